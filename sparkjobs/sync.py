@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.archive.files.transfer import replace_file
+from holdfast.archive.files.transfer import fetch_files, replace_file, send_files
 from holdfast.common.errors import DamagedError, ReportedError, exit_code_of, sentence
 from holdfast.operations.requests.sync import SyncRequest
 from holdfast.replication.log.errors import FilesAwayError, MissingFilesError
 from holdfast.replication.log.store import opened
-from holdfast.replication.work.fetch_files import fetch, send
 from holdfast.replication.work.replica import ReplicatedArchive
 from locking.store import StoreError
 from sparkjobs.driver.application import Job, end, run_request
@@ -46,7 +45,7 @@ class Sender:
     ) -> Iterable[tuple[int, list[FileRecord]]]:
         """Yield the size of all files, and the files that have something else at their key."""
         try:
-            left = send(self.source, self.target, files)
+            left = send_files(self.source, self.target, files)
         except StoreError as error:  # another replica may be there, so Spark need not try this one again
             raise ReportedError(sentence(error), exit_code_of(error)) from error
         size = sum(file.size for file in files)
@@ -65,12 +64,12 @@ class SparkFetch:
         self._size = 0
 
     def __call__(self, source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord]) -> tuple[int, int]:
-        """Fetch files as `fetch` does."""
+        """Fetch files as `fetch_files` does."""
         tasks = pack(files, lambda file: file.size, room=TASK_BYTES)
         step = f"fetching files, {self._size / 1e6:,.0f} MB were fetched"
         if len(tasks) == 1:
             self._job.log.progress(step)
-            fetched = fetch(source, target, files)
+            fetched = fetch_files(source, target, files)
         else:
             rows = sum(file.rows for file in files)
             try:

@@ -146,13 +146,6 @@ def test_a_job_does_what_a_sync_without_spark_does_and_says_the_same(three: Repl
     assert synced(three, "far")[0] == {**told, "entries": 0, "files": 0, "bytes": 0}
 
 
-def test_what_is_no_more_than_a_task_is_fetched_by_the_driver(two: Replicas) -> None:
-    two.back_up("near")
-    told, job = synced(two, "far")
-    assert (told["files"], job.tasks) == (2, [])
-    assert two.is_whole("far")
-
-
 @pytest.mark.usefixtures("small_tasks")
 def test_where_a_file_is_damaged_at_one_replica_another_one_is_asked(three: Replicas) -> None:
     three.back_up("near")
@@ -243,3 +236,14 @@ def test_encrypted_replicas_are_synced_by_spark_by_command(
     assert (far["index"], near["index"], off["exit_code"]) == (1, 1, 4)
     assert "no replica could give data/crm/1/snapshot/many/00007.parquet" in off["error"]
     assert three.place_of("off").index == 0
+
+
+def test_files_that_a_replica_which_is_away_may_have_are_told_as_that(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sync_log(self: ReplicatedArchive, **_: object) -> None:
+        raise FilesAwayError("near cannot be read", 2)
+
+    monkeypatch.setattr(ReplicatedArchive, "sync", sync_log)
+    with pytest.raises(FilesAwayError, match="near cannot be read"):
+        sync_of_result(synced(two, "far")[0])

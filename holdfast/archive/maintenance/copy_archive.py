@@ -1,15 +1,12 @@
 """Copying of an archive: files first, then commits, its identity last.
 
-A copy that was not finished is never taken for a whole one. Before `archive.json` is there, the place is no archive.
-Where an earlier copy is brought up to date, commits are added only when every file that the newest of them names is
-there. A commit in between may name a block that was removed since, whose files are gone: it is created after the ones
-that follow it, so that until then a number is missing, and whoever opens the copy is told so.
+A copy that was not finished is never taken for a whole one: before `archive.json` is there, the place is no archive.
+An earlier copy gets commits only when every file that the newest of them names is there. A commit in between may name
+a block that was removed since: it is created after the ones that follow it, so that until then a number is missing.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.archive import locks
 from holdfast.archive.archive import CHECKPOINTS_SINCE, IDENTITY_KEY, Archive
-from holdfast.archive.files.transfer import is_whole, replace_file, send_file
+from holdfast.archive.files.transfer import AT_ONCE, CHUNK_S, FileCopier, file_sizes
 from holdfast.archive.format.block_ref import load
 from holdfast.archive.format.checkpoint import write_checkpoint
 from holdfast.archive.format.claim import claim
@@ -39,12 +36,6 @@ if TYPE_CHECKING:
     from holdfast.archive.format.state import State
     from holdfast.storage import ObjectStore
 
-AT_ONCE = 8
-"""Files, and commits, that are on their way."""
-
-CHUNK_S = 30.0
-"""So long the source's `history` is held before a vacuum that waits for it has its turn."""
-
 _PATIENCE_S = 120.0
 """A vacuum that has its turn ends within 30 s."""
 
@@ -56,11 +47,8 @@ _NOT_COPIED = ("keys/", "locks/", "probes/")
 class Copied:
     """Result of a copy, or of a planned one.
 
-    :param commit: the newest commit that the copy has then.
-    :param commits: how many of them were added.
-    :param files, size: that were copied, and their bytes.
-    :param skipped: files that were there.
-    :param replaced: files that were there and were not what had been written; they count as copied, too.
+    :param commit: the newest that the copy has; `commits`: how many were added.
+    :param files, size: that were copied; `skipped`: files that were there, `replaced`: were there and damaged.
     :param left_out: why the commits behind that one are not copied; "" where there are none.
     """
 
@@ -76,7 +64,7 @@ class Copied:
 
 @dataclass(frozen=True)
 class CopyProgress:
-    """Progress of a copy: files and bytes done, of those missing."""
+    """Progress of a copy: files and bytes copied, of those missing."""
 
     files: int
     all_files: int
@@ -85,12 +73,9 @@ class CopyProgress:
 
 
 def plan(source: ObjectStore, target: ObjectStore, *, before_damage: bool = False) -> Copied:
-    """Plan a copy, and write nothing.
-
-    Parameters and errors as for `copy`.
-    """
+    """Plan a copy, and write nothing; as `copy`."""
     archive, since = _examine(source, target, before_damage)
-    sizes = _sizes(target)
+    sizes = file_sizes(target)
     files = _files(archive.state)
     missing = [file for file in files if sizes.get(file.path) != file.size]
     return Copied(
@@ -114,20 +99,16 @@ def copy(
     wait: float = 0.0,
     on_progress: Callable[[CopyProgress], None] = lambda progress: None,
 ) -> Copied:
-    """Copy an archive, or bring an earlier copy up to date.
+    """Copy an archive, or bring an earlier copy up to date; a copy that was not finished goes on.
 
-    A copy that was not finished goes on. Where the target's store has a key, the copy is encrypted, whatever the source
-    is.
+    Where the target's store has a key, the copy is encrypted, whatever the source is.
 
     :param target: an empty place, or a copy of this archive to which nothing was added.
-    :param deep: read the files that are there already, too, and replace those that are not what was written.
-    :param before_damage: copy what was committed before a commit that is damaged or missing, and leave out what is
-        behind it: an archive to go on with.
-    :param wait: seconds to wait for locks that others hold.
+    :param deep: read the files that are there already, too, and replace damaged ones.
+    :param before_damage: leave out what is behind a commit that is damaged or missing.
     :param on_progress: called for every file, from any thread.
     :raises UsageError: there is no archive, or the target is no place for a copy of it.
-    :raises RefusedError: the target has commits that the source has not, or cannot create an object only if absent;
-        or it would hold in the clear what is encrypted.
+    :raises RefusedError: the target has other commits, cannot create if absent, or has no key for what is encrypted.
     :raises DamagedError: a file or commit of the source is not what was written; nothing of it is in the copy.
     """
     _examine(source, target, before_damage)  # nothing is written, not even a lock, where nothing can be copied
@@ -164,12 +145,7 @@ def copy(
 
 
 def _examine(source: ObjectStore, target: ObjectStore, before_damage: bool) -> tuple[Archive, int]:
-    """Open the source, and find the newest commit of the target.
-
-    It is the newest that the target has without a hole; 0 for none.
-
-    :raises UsageError, RefusedError: the target is no place for a copy of it.
-    """
+    """Open the source, and return the newest commit that the target has without a hole, or 0."""
     if source.url == target.url:
         raise UsageError(f"{source.url} cannot be copied to itself: name another place")
     if target.url.startswith(f"{source.url.rstrip('/')}/"):
@@ -262,22 +238,14 @@ def _is_there(store: ObjectStore, key: str) -> bool:
     return True
 
 
-def _sizes(target: ObjectStore) -> dict[str, int]:
-    return {listed.key: listed.size for listed in target.list("data/").objects}
-
-
 def _files(state: State) -> Sequence[FileRecord]:
-    """Return every file that a state names, once."""
     load(state.blocks.values())
     files = (file for placed in state.blocks.values() for file in placed.block.files())
     return tuple({file.path: file for file in files}.values())
 
 
 class _Copying:
-    """One copy under way.
-
-    :param archive: the source; may be refreshed between calls.
-    """
+    """Copy under way; its source may be refreshed between calls."""
 
     def __init__(
         self, archive: Archive, target: ObjectStore, *, deep: bool, on_progress: Callable[[CopyProgress], None]
@@ -285,65 +253,26 @@ class _Copying:
         self._archive = archive
         self._source = archive.store
         self._target = target
-        self._deep = deep
         self._on_progress = on_progress
-        self._sizes = _sizes(target)
-        self._lock = threading.Lock()
-        self._done: set[str] = set()
-        self._copied: dict[str, FileRecord] = {}
-        self._replaced = 0
+        self._copier = FileCopier(self._source, target, deep=deep, on_file=self._count)
         self._progress = CopyProgress(0, 0, 0, 0)
 
     def bring_files(self, seconds: float) -> bool:
-        """Copy the missing files, and return whether that was all.
-
-        They are those files of the source that the target lacks.
-
-        :param seconds: after so many no file is begun any more, but for the first.
-        """
-        missing = [file for file in _files(self._archive.state) if self._is_missing(file)]
-        done = self._progress
+        """Copy missing files for so many seconds; return whether all are there."""
+        missing = self._copier.due(_files(self._archive.state))
+        passed = self._progress
         self._progress = replace(
-            done, all_files=done.files + len(missing), all_size=done.size + sum(file.size for file in missing)
+            passed, all_files=passed.files + len(missing), all_size=passed.size + sum(file.size for file in missing)
         )
-        until = time.monotonic() + seconds
+        return self._copier.copy(missing, seconds=seconds)
 
-        def bring(file: FileRecord) -> bool:
-            if time.monotonic() > until and self._progress.files > done.files:
-                return False
-            self._bring(file)
-            return True
-
-        return all(do_side_by_side(bring, missing, at_once=AT_ONCE))
-
-    def _is_missing(self, file: FileRecord) -> bool:
-        return file.path not in self._done and (self._deep or self._sizes.get(file.path) != file.size)
-
-    def _bring(self, file: FileRecord) -> None:
-        size = self._sizes.get(file.path)
-        whole = size == file.size and is_whole(self._target, file)
-        if size is None:
-            send_file(self._source, self._target, file)
-        elif not whole:
-            replace_file(self._source, self._target, file)
-        with self._lock:
-            self._done.add(file.path)
-            if not whole:
-                self._copied[file.path] = file
-                self._replaced += size is not None
-            self._progress = replace(
-                self._progress, files=self._progress.files + 1, size=self._progress.size + file.size
-            )
-            self._on_progress(self._progress)
+    def _count(self, file: FileRecord) -> None:
+        self._progress = replace(self._progress, files=self._progress.files + 1, size=self._progress.size + file.size)
+        self._on_progress(self._progress)
 
     def check_files(self) -> None:
-        """Refuse a copy without all of its files.
-
-        They are looked for once the last one is there: the first ones may be gone by now.
-
-        :raises DamagedError: one is not; it is named.
-        """
-        sizes = _sizes(self._target)
+        """Check that all files are there: once the last one is, the first may be gone (DamagedError)."""
+        sizes = file_sizes(self._target)
         for file in _files(self._archive.state):
             if sizes.get(file.path) != file.size:
                 raise DamagedError(
@@ -352,11 +281,7 @@ class _Copying:
                 )
 
     def add_commits(self, since: int) -> None:
-        """Add the missing commits, then the identity of the archive.
-
-        :param since: the newest that it has without a hole.
-        :raises DamagedError: the source's commits are not a chain; then none is added.
-        """
+        """Add the commits behind `since`, then the archive's identity; DamagedError if they are no chain."""
         state = self._archive.state
         parent = self._archive.commit(since) if since else None
         order = in_order(self._archive.commits(since), state, parent)
@@ -380,16 +305,15 @@ class _Copying:
         _same(self._archive, self._target, key, claim(self._target, key, commit.signed, signed=True))
 
     def result(self, since: int) -> Copied:
-        """Return the result of the copy."""
         state = self._archive.state
         return Copied(
             archive=self._archive.identity,
             commit=state.sequence,
             commits=len(state.numbers(since)),
-            files=len(self._copied),
-            size=sum(file.size for file in self._copied.values()),
-            skipped=sum(file.path not in self._copied for file in _files(state)),
-            replaced=self._replaced,
+            files=len(self._copier.copied),
+            size=self._copier.copied_size,
+            skipped=sum(file.path not in self._copier.copied for file in _files(state)),
+            replaced=self._copier.replaced,
             left_out=state.cut_off,
         )
 
@@ -400,8 +324,6 @@ def in_order(commits: Iterable[ArchiveCommit], newest: State, parent: ArchiveCom
     After each of them, the copy either lacks a number, or what it has names only files that are there: those of blocks
     that are in the newest state, or that the copy had before.
 
-    :param commits: those that the copy does not have.
-    :param newest: the state after the last of them.
     :param parent: the commit before the first; None: there is none.
     :raises DamagedError: one of them does not follow the one before it.
     """

@@ -21,7 +21,7 @@ from holdfast.operations.requests.recovery import RecoveryRequest
 from holdfast.replication.log.errors import OldStoreError
 from holdfast.replication.log.replicas import log_states, replicas
 from holdfast.replication.work import membership
-from holdfast.replication.work.survey import ReadableReplica, of_archive
+from holdfast.replication.work.survey import ReadableReplica, UnreadableReplica, of_archive
 from holdfast.replication.work.survey import ask as survey
 from locking.store import ObjectNotFound
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from holdfast.replication.log.replicas import LogState, ReplicaRow
+    from holdfast.replication.work.survey import SurveyedReplica
     from holdfast.storage import ObjectStore
 
 
@@ -68,7 +69,6 @@ def _check_name(name: str) -> None:
 
 
 def _check_configured(asked: Asked, name: str, url: str) -> None:
-    """Check that archives.yaml and the command give a replica the same location."""
     said = ((asked.configured.replicas if asked.configured else None) or {}).get(name)
     if said is not None and asked.place(said).url != asked.place(url).url:
         raise UsageError(f"archives.yaml says that replica {name} of {asked.word} is at {said}: one of both is wrong")
@@ -87,7 +87,6 @@ def _logs(asked: Asked) -> dict[str, LogState]:
 
 
 def _add_first(asked: Asked, place: ObjectStore, there: Archive, name: str, wait: float) -> dict[str, Any]:
-    """Register an archive that is unknown to the store as its first replica."""
     if asked.word is not None:
         _check_meant(asked, place, there)
     log = membership.begin_membership(asked.coordination, place, name, wait=wait)
@@ -111,7 +110,6 @@ def _check_meant(asked: Asked, place: ObjectStore, there: Archive) -> None:
 def _add(
     asked: Asked, place: ObjectStore, there: Archive | None, name: str, wait: float, output: Output
 ) -> dict[str, Any]:
-    """Add a replica at a location, of an archive that the store knows."""
     logs = _logs(asked)
     if not logs:
         raise UsageError(
@@ -191,30 +189,29 @@ def _consequence(log: LogState, name: str) -> str:
 
 
 def _show_candidates(asked: Asked, log: LogState, output: Output) -> None:
-    candidates = membership.candidates(asked.coordination, log.archive, asked.place)
-    values = [
-        {"name": candidate.name, "url": candidate.url, "index": candidate.index, "problem": candidate.problem or None}
-        for candidate in candidates
-    ]
+    rows = asked.coordination.run(lambda c: replicas(c, log.archive))
+    answers = of_archive(survey({row.name: row.url for row in rows}, asked.place), log.archive)
+    candidates = [_candidate(answer) for answer in answers]
 
     def show(console: Console) -> None:
         console.print(f"{log.name}: {log_words({'head': log.head, 'log_start': log.start})}", markup=False)
-        head = ("replica", "url", "has entries up to", "")
-        show_rows(
-            console,
-            head,
-            [
-                (
-                    candidate.name,
-                    candidate.url,
-                    "?" if candidate.index is None else str(candidate.index),
-                    candidate.problem,
-                )
-                for candidate in candidates
-            ],
-        )
+        shown = [
+            (one["name"], one["url"], "?" if one["index"] is None else str(one["index"]), one["problem"] or "")
+            for one in candidates
+        ]
+        show_rows(console, ("replica", "url", "has entries up to", ""), shown)
 
-    output.result({"archive": log.archive, "name": log.name, "candidates": values}, show)
+    output.result({"archive": log.archive, "name": log.name, "candidates": candidates}, show)
+
+
+def _candidate(answer: SurveyedReplica) -> dict[str, Any]:
+    index: int | None = None
+    problem = "it is being recovered"
+    if isinstance(answer, UnreadableReplica):
+        problem = answer.problem
+    elif not answer.place.recovering:
+        index, problem = answer.place.index, "it was set aside" if answer.place.set_aside else ""
+    return {"name": answer.name, "url": answer.url, "index": index, "problem": problem or None}
 
 
 def remove(

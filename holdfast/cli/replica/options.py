@@ -46,20 +46,14 @@ AnyReplica = Annotated[
 
 @dataclass(frozen=True)
 class Asked:
-    """The coordination store and the archive that a command's options name.
-
-    :param word: what --archive says; `configured`: what archives.yaml says of that.
-    """
+    """Coordination store and archive that a command's options name; `configured` by archives.yaml."""
 
     coordination: CoordinationStore
     word: str | None
     configured: ArchiveConfig | None
 
     def log(self) -> LogState:
-        """Return the log of the archive that is meant.
-
-        :raises UsageError: the store has none, or several.
-        """
+        """Return the log of the archive that is meant, or raise UsageError."""
         if self.configured is not None and self.configured.replicas:
             urls = {self.place(url).url for url in self.configured.replicas.values()}
             return log_at(self.coordination, urls)
@@ -87,12 +81,7 @@ def _named(
     configured: ArchiveConfig | None,
     read: ReadArchives,
 ) -> Mapping[str, str]:
-    """Return the replicas that archives.yaml names of the archive that is meant.
-
-    Where the options do not name it, it is the one that has a replica where the coordination store has one.
-
-    :raises UsageError: its entry has a mistake.
-    """
+    """Return the replicas that archives.yaml names of the archive that is meant, or has a replica there."""
     if configured is not None:
         return configured.replicas or {}
     try:
@@ -109,10 +98,7 @@ def _named(
 
 
 def _stores(read: ReadArchives) -> set[str]:
-    """Return the coordination stores that archives.yaml names.
-
-    :raises UsageError: an entry with a mistake names one, too, which may be the one that is meant.
-    """
+    """Return the coordination stores that archives.yaml names; UsageError for an entry with a mistake."""
     for name, entry in read.unread.items():
         if isinstance(entry, Mapping) and "store" in entry:
             raise UsageError(read.mistakes[name])
@@ -121,10 +107,7 @@ def _stores(read: ReadArchives) -> set[str]:
 
 @contextmanager
 def ask(store: str | None, archive: str | None, *, create: bool = False, only_look: bool = False) -> Iterator[Asked]:
-    """Open the coordination store that the options, the environment or archives.yaml name.
-
-    :param create: make a file of SQLite that is not there; `only_look`: elsewhere, to be thrown away.
-    """
+    """Open the coordination store that options, environment or archives.yaml name; `only_look`: or an empty one."""
     path = find_config()
     read = read_archives(path) if path else ReadArchives(Path())
     configured = read.archive(archive) if archive and archive in {*read.archives, *read.mistakes} else None

@@ -76,12 +76,11 @@ def rebuild_store(
         if planned.survey.objections:
             show_rows(output.words, *_table(planned.survey.fates))
         rebuilt = rebuilding.rebuild(asked.coordination, planned, force=force, wait=wait, places=asked.place)
-    value = _value(rebuilt.plan, store=rebuilt.store)
-    output.result(value, lambda console: _show(console, rebuilt.plan, value))
+    value = _value(rebuilt)
+    output.result(value, lambda console: _show(console, rebuilt, value))
 
 
 def _urls(asked: Asked, said: Sequence[str]) -> dict[str, str]:
-    """Return the replicas that archives.yaml and the command name."""
     urls = dict(asked.coordination.named)
     for word in said:
         name, separator, url = word.partition("=")
@@ -93,7 +92,7 @@ def _urls(asked: Asked, said: Sequence[str]) -> dict[str, str]:
 
 def _show_plan(planned: Rebuilding, output: Output, *, force: bool) -> None:
     """Print the plan of a rebuild; exits as the rebuild would."""
-    value = _value(planned, store=None)
+    value = _value(planned)
     output.result(value, lambda console: _show(console, planned, value))
     try:
         planned.check(force=force)
@@ -102,18 +101,18 @@ def _show_plan(planned: Rebuilding, output: Output, *, force: bool) -> None:
         raise typer.Exit(error.exit_code) from error
 
 
-def _value(plan: Rebuilding, *, store: str | None) -> dict[str, Any]:
+def _value(plan: Rebuilding) -> dict[str, Any]:
     return {
         "archive": plan.archive,
         "name": plan.name,
-        "store": store,
+        "store": plan.store or None,
         "needed": plan.is_needed,
         "from": plan.survey.source.name,
         "head": plan.head,
         "replicas": [_fate_value(fate) for fate in plan.survey.fates],
         "unsettled": list(plan.unsettled),
         "given_up": plan.given_up,
-        "dry_run": store is None,
+        "dry_run": not plan.store,
     }
 
 

@@ -80,10 +80,7 @@ def _log(asked: Asked) -> LogState | None:
 def _repaired(
     asked: Asked, log: LogState, output: Output, *, wait: float, dry_run: bool
 ) -> tuple[list[dict[str, Any]], list[Finding]]:
-    """Do what loses nothing, step by step; return these steps, and the findings that remain.
-
-    After each step all is looked at again: it may have settled more, or brought something else to light.
-    """
+    """Do what loses nothing, step by step, with a new look after each; return steps and remaining findings."""
     steps: list[dict[str, Any]] = []
     failed: dict[RepairStep, Exception] = {}
     tries: Counter[RepairStep] = Counter()
@@ -118,15 +115,12 @@ def _repaired(
 
 
 def _run(asked: Asked, log: LogState, step: RepairStep, output: Output, wait: float) -> str:
-    """Run the verb that a step names; return its result in words."""
     if step.verb == "rebuild-store":
         urls = asked.coordination.named
         planned = rebuilding.prepare(asked.coordination, urls, word=log.archive, places=asked.place)
         rebuilt = rebuilding.rebuild(asked.coordination, planned, wait=wait, places=asked.place)
-        source = rebuilt.plan.survey.source.name
-        return (
-            f"{log.name} goes on from {source}, which has entries up to {rebuilt.plan.head}, in store {rebuilt.store}"
-        )
+        source = rebuilt.survey.source.name
+        return f"{log.name} goes on from {source}, which has entries up to {rebuilt.head}, in store {rebuilt.store}"
     row = asked.row(step.replica)
     if step.verb == "sync":
         executed = sync_replica(asked.coordination, log.archive, row, wait=wait, places=asked.place)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from holdfast.replication.log.replicas import LogState, ReplicaRow
     from holdfast.replication.work.recovery import Recovered
-    from holdfast.replication.work.synced import Synced
+    from holdfast.replication.work.replica import Synced
     from holdfast.storage import ObjectStore
 
 
@@ -97,12 +97,7 @@ def _for_all(
     *,
     go_on: bool,
 ) -> None:
-    """Run an action for each replica and print the results.
-
-    Exits with the code of the first failure.
-
-    :param go_on: with the next one where one fails, which is said; else that is the failure of the command.
-    """
+    """Run an action for each replica and print the results; exits with the code of the first failure."""
     values: list[dict[str, Any]] = []
     codes: list[int] = []
     for row in rows:
@@ -229,10 +224,7 @@ def recover_replica(
     *,
     wait: float,
 ) -> Recovered:
-    """Announce and run the recovery of a replica.
-
-    :param wait: seconds for locks that others hold.
-    """
+    """Announce and run the recovery of a replica."""
     source = request.source
     output.say(f"recovering {name}{f' from {source}' if source else ''}: files that are missing are copied")
     return recovery.recover(

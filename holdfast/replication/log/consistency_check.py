@@ -1,13 +1,13 @@
 """Consistency check between the coordination store and the replicas.
 
-A store that was brought back from an older copy would give the same index to another entry, and replicas that have
-executed the first one would never be equal to those that execute the second. So before anything relies on the store,
-all replicas that can be read are asked how far they are: those that the store knows, and those that a configuration
-names. They are asked side by side, and one that hangs is waited for no longer than all of them together may take.
+A store that was brought back from an older copy would give the same index to another entry. So before anything relies
+on the store, all readable replicas are asked how far they are: those that it knows, and those that a configuration
+names. They are asked side by side, under one time limit.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, TypeVar
 from holdfast.archive.archive import IDENTITY_KEY, Archive
 from holdfast.common.errors import DamagedError, HoldfastError, UsageError, sentence
 from holdfast.common.side_by_side import NoAnswerError, ask_side_by_side
+from holdfast.common.words import human_span
 from holdfast.replication.log import line
 from holdfast.replication.log.errors import OldStoreError, SilentReplicaError
-from holdfast.replication.log.named_places import NamedPlaces
 from holdfast.replication.log.replicas import log_state, replica, replicas
-from holdfast.replication.log.silence import NotAsked, is_paused, note_answers, silence_words
+from holdfast.replication.log.silence import FIRST_PAUSE_S, NotAsked, is_paused, note_answers, silence_words
 from holdfast.replication.log.store import clock
 from locking.one_line import line_logger
 from locking.store import ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -53,8 +53,7 @@ LIMIT_S = 10.0
 class Answers:
     """Answers of an archive's other replicas.
 
-    :param places: where they stand in the log, by URL.
-    :param not_asked: those that could not be asked.
+    :param places: positions in the log, by URL.
     :param unread: names of those that could not be read, new ones too.
     """
 
@@ -65,10 +64,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class KnownReplica:
-    """State of the log and of one replica in the coordination store.
-
-    :param contradiction: how the replica contradicts the log, in words; "": it does not.
-    """
+    """The log and one replica by the coordination store; `contradiction` is "" where they agree."""
 
     log: LogState
     row: ReplicaRow
@@ -76,24 +72,15 @@ class KnownReplica:
 
 
 def look_up(connection: Connection, archive: str, place: LogPlace) -> KnownReplica:
-    """Return the state of the log and of a replica.
-
-    :param archive: its id.
-    :param place: where the replica says that it stands.
-    """
+    """Return the state of the log and of the replica that stands at a place."""
     log = log_state(connection, archive)
     row = replica(connection, archive, place.replica)
     return KnownReplica(log, row, line.contradiction(connection, log, place))
 
 
 def check_replica(record: KnownReplica, url: str, place: LogPlace, store: str) -> None:
-    """Check a replica against the coordination store.
+    """Check a replica against the coordination store: its log, its URL, its entries.
 
-    The replica must follow this log, be at the URL that the store has for it, and have executed the log's own entries.
-
-    :param url: where the archive was found.
-    :param place: where it says that it stands.
-    :param store: the coordination store's address, for people.
     :raises UsageError: it is a copy of the replica.
     :raises OldStoreError: store and archive contradict each other.
     """
@@ -116,44 +103,97 @@ def _check_line(contradiction: str, log: LogState, url: str, store: str) -> None
         raise OldStoreError(f"{url} {contradiction} (the log in {store} ends at {log.head}): {OLD_STORE}")
 
 
+_silent_until: dict[str, float] = {}
+"""By URL, until when this process does not ask a place that has not answered, by its own clock."""
+
+
+def _named_places(
+    urls: Collection[str], named: Mapping[str, str], places: Callable[[str], ObjectStore]
+) -> tuple[dict[str, tuple[str, ObjectStore]], list[NotAsked]]:
+    """Return the configured places that the store does not know, by URL, and those that cannot be asked.
+
+    However they are written, each place is asked once. What lies there need not be a replica.
+    """
+    stores: dict[str, tuple[str, ObjectStore]] = {}
+    not_asked: list[NotAsked] = []
+    for name, url in named.items():
+        if url in urls:  # as nearly always: to open a place that is written otherwise takes longer
+            continue
+        try:
+            store = places(url)
+        except (HoldfastError, StoreError) as error:  # a secret may stand in such a URL: it is not shown
+            not_asked.append(NotAsked(name, "as configured", sentence(error)))
+            continue
+        if store.url in urls or store.url in stores:
+            continue
+        if (pause := _silent_until.get(store.url, 0.0) - time.monotonic()) > 0:
+            why = f"it has not answered, and is asked again in {human_span(pause)}"
+            not_asked.append(NotAsked(name, store.url, why))
+            continue
+        stores[store.url] = (name, store)
+    return stores, not_asked
+
+
+def _named_position(archive: str, store: ObjectStore) -> LogPlace | None:
+    store = store.impatient()
+    try:
+        store.head(IDENTITY_KEY)
+    except ObjectNotFound:
+        return None
+    opened = Archive.open(store, recovering=True)
+    return opened.state.log if opened.identity.id == archive else None
+
+
 def ask_others(
     coordination: CoordinationStore,
     archive: str,
     name: str,
     places: Callable[[str], ObjectStore],
 ) -> Answers:
-    """Return the positions of the other replicas in the log, also of those that are lost or being recovered.
+    """Return the positions of the other replicas, also of lost and recovering ones.
 
-    Those that cannot be read are named. One that does not answer in time is known to be silent from then on, and is
-    asked again after a pause. So are places that a configuration names, and the coordination store does not know.
+    One that does not answer in time is silent from then on, and is asked again after a pause.
 
-    :param archive: its id.
     :param name: of the replica that asks; "": all are asked.
-    :param places: opens a replica by its URL.
     """
     rows, now = coordination.run(lambda c: (replicas(c, archive), clock(c)))
     others = [row for row in rows if row.name != name]
     asked = [row for row in others if not is_paused(row, now)]
-    named = NamedPlaces.beside({row.url for row in rows}, coordination.named, places)
+    named, named_not_asked = _named_places({row.url for row in rows}, coordination.named, places)
 
     def question(row: ReplicaRow) -> LogPlace | None:
         return _position(archive, row, places)
 
-    answers = _ask(coordination, archive, asked, question, named.questions(archive))
-    positions, more_not_asked = named.positions(answers)
-    not_asked = {row.name: silence_words(row, now) for row in others if is_paused(row, now)}
-    for row in asked:
-        answer = answers[row.name]
-        if isinstance(answer, (HoldfastError, StoreError)):
-            if row.pointer:  # else it never had anything
-                not_asked[row.name] = sentence(answer)
-        elif isinstance(answer, Exception):
-            raise answer
+    beside = {url: partial(_named_position, archive, store) for url, (_, store) in named.items()}
+    answers = _ask(coordination, archive, asked, question, beside)
+    positions: dict[str, LogPlace] = {}
+    not_asked: list[NotAsked] = []
+    for row in others:
+        answer = silence_words(row, now) if is_paused(row, now) else _answer(answers[row.name])
+        if isinstance(answer, str):
+            if row.pointer or is_paused(row, now):  # else it never had anything
+                not_asked.append(NotAsked(row.name, row.url, answer))
         elif answer is not None:
             positions[row.url] = answer
-    unasked = tuple(NotAsked(row.name, row.url, not_asked[row.name]) for row in others if row.name in not_asked)
     unread = frozenset(row.name for row in others if row.url not in positions)
-    return Answers(positions, unasked + more_not_asked, unread)
+    for url, (name_there, _) in named.items():
+        if isinstance(answers[url], NoAnswerError):
+            _silent_until[url] = time.monotonic() + FIRST_PAUSE_S
+        answer = _answer(answers[url])
+        if isinstance(answer, str):
+            named_not_asked.append(NotAsked(name_there, url, answer))
+        elif answer is not None:
+            positions[url] = answer
+    return Answers(positions, (*not_asked, *named_not_asked), unread)
+
+
+def _answer(answer: LogPlace | Exception | None) -> LogPlace | str | None:
+    """Return a position, or in words why there is none; a fault of ours is raised."""
+    if isinstance(answer, (HoldfastError, StoreError)):
+        return sentence(answer)
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def run_agreed(
@@ -164,14 +204,9 @@ def run_agreed(
     *,
     but_for: str = "",
 ) -> T:
-    """Run a transaction where no replica that can be read contradicts the coordination store.
+    """Run a transaction where no readable replica contradicts the coordination store.
 
-    All replicas are asked before it begins; those that could not be are named in the log.
-
-    :param archive: its id.
-    :param but_for: the name of a replica that is not asked, since it was looked at already.
-    :param work: is called with the connection and what the replicas have answered.
-    :param places: opens a replica by its URL.
+    :param but_for: name of a replica that was looked at already.
     :raises OldStoreError: one does.
     """
     answers = ask_others(coordination, archive, but_for, places)
@@ -192,10 +227,7 @@ def _ask(
     question: Callable[[ReplicaRow], T],
     beside: Mapping[str, Callable[[], T]] = MappingProxyType({}),
 ) -> dict[str, T | Exception]:
-    """Ask replicas side by side, and record which of them are silent.
-
-    :param beside: other questions, by names that no replica has, which are answered under the same time limit.
-    """
+    """Ask replicas side by side, record the silent ones; `beside` has questions to other places."""
     questions: dict[str, Callable[[], T]] = {row.name: partial(question, row) for row in rows}
     answers = ask_side_by_side({**questions, **beside}, limit_s=LIMIT_S)
     silent = {row.name for row in rows if isinstance(answers[row.name], NoAnswerError)}
@@ -206,19 +238,11 @@ def _ask(
 
 
 def _position(archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]) -> LogPlace:
-    """Return a replica's own position in the log, read by short requests."""
     return open_replica(places(row.url).impatient(), archive, row.name)[1]
 
 
 def check_line(coordination: CoordinationStore, archive: str, name: str, store: ObjectStore) -> None:
-    """Check that a place has nothing that the coordination store does not know, before a replica is recovered there.
-
-    A place that cannot be read contradicts nothing.
-
-    :param archive: its id.
-    :param name: of the replica; `store`: of the place.
-    :raises OldStoreError: it has executed an entry that the store does not have.
-    """
+    """Check that a place has nothing unknown to the store; an unreadable one contradicts nothing."""
     try:
         _, place = open_replica(store, archive, name)
     except (HoldfastError, StoreError):
@@ -229,13 +253,7 @@ def check_line(coordination: CoordinationStore, archive: str, name: str, store: 
 def look_at(
     coordination: CoordinationStore, archive: str, rows: Sequence[ReplicaRow], places: Callable[[str], ObjectStore]
 ) -> dict[str, LogPlace | str]:
-    """Return by name where each replica says that it stands, or in words why it cannot be read.
-
-    Silent ones are asked, too, and so are lost ones.
-
-    :param archive: its id.
-    :param places: opens a replica by its URL.
-    """
+    """Return by name where each replica stands, or why it cannot be read; silent and lost ones too."""
     answers = _ask(coordination, archive, rows, lambda row: _position(archive, row, places))
     return {name: sentence(answer) if isinstance(answer, Exception) else answer for name, answer in answers.items()}
 
@@ -248,12 +266,7 @@ def silent_among(
     *,
     at_once: bool = False,
 ) -> dict[str, SilentReplicaError]:
-    """Return the errors of those replicas that do not answer, by name.
-
-    :param archive: its id.
-    :param places: opens a replica by its URL.
-    :param at_once: also ask those that were silent a short while ago; else they count as silent.
-    """
+    """Return the errors of silent replicas; `at_once` asks those in their pause, too."""
     now = coordination.run(clock)
     paused = {row.name: silence_words(row, now) for row in rows if not at_once and is_paused(row, now)}
     asked = [row for row in rows if row.name not in paused]
@@ -269,15 +282,12 @@ def silent_among(
 def archive_place(
     coordination: CoordinationStore, archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]
 ) -> ObjectStore:
-    """Return a replica's store, once an archive was found in it.
+    """Return a replica's store, once an archive was seen in it.
 
-    Nothing is written where there is none, not even a lock: a mount that has vanished leaves an empty folder. Only one
-    that is new need not have an archive yet.
+    A mount that has vanished leaves an empty folder: nothing is written there, not even a lock. A new replica need not
+    have an archive yet.
 
-    :param archive: its id.
-    :param places: opens a replica by its URL.
-    :raises SilentReplicaError: nothing answers there in time.
-    :raises DamagedError: there is no archive.
+    :raises SilentReplicaError, DamagedError: nothing answers; or there is no archive.
     """
     for error in silent_among(coordination, archive, [row], places, at_once=True).values():
         raise error
@@ -298,12 +308,9 @@ def _check_is_there(place: ObjectStore, name: str) -> None:
 
 
 def check_others(connection: Connection, archive: str, positions: Mapping[str, LogPlace], store: str) -> None:
-    """Check that the store has the entries executed by other replicas.
+    """Check in a transaction that the store has the entries executed by other replicas.
 
-    :param positions: by URL, as `ask_others` returned them before this transaction began: what the replicas have
-        executed since was in the log before.
-    :param store: the coordination store's address, for people.
-    :raises OldStoreError: it does not.
+    :param positions: by URL, as answered before the transaction began: what was executed since was in the log before.
     """
     log = log_state(connection, archive)
     for url, place in positions.items():
@@ -311,12 +318,9 @@ def check_others(connection: Connection, archive: str, positions: Mapping[str, L
 
 
 def open_replica(store: ObjectStore, archive: str, name: str) -> tuple[Archive, LogPlace]:
-    """Open the archive of a replica, and return its position in the log.
+    """Open a replica's archive, also in recovery, and return its position in the log.
 
-    A replica that is being recovered is opened, too.
-
-    :param archive: its id.
-    :raises DamagedError: no archive is in the store, or something else.
+    :raises DamagedError: something else, or nothing, is there.
     """
     try:
         opened = Archive.open(store, recovering=True)

@@ -10,38 +10,23 @@ class StoreAwayError(HoldfastError):
 
 
 class EpochOverError(HoldfastError):
-    """Epoch of a replica, its leadership or its recovery that has ended.
-
-    Another process has begun a new one, as it may once the lease has ended. This process no longer acts in it.
-    """
+    """Epoch, leadership or recovery that has ended: another process has begun a new one."""
 
 
 class LostReplicaError(RefusedError):
-    """Replica that has to be recovered first.
-
-    It lacks entries that the log no longer has, or was found damaged.
-    """
+    """Replica that has to be recovered first: it lacks trimmed entries, or is damaged."""
 
 
 class OldStoreError(DamagedError):
-    """Contradiction between the coordination store and a replica.
-
-    One of the two was brought back from an older copy, or they belong to different logs.
-    """
+    """Contradiction between the coordination store and a replica: one is an older copy, or of another log."""
 
 
 class SilentReplicaError(HoldfastError):
-    """Replica with a place that does not answer in time.
-
-    Others need not wait for it.
-    """
+    """Replica with a place that does not answer in time."""
 
 
 class MissingFilesError(DamagedError):
-    """Files of an entry that no reachable replica has.
-
-    :param index: of the entry.
-    """
+    """Files of an entry, by its index, that no reachable replica has."""
 
     def __init__(self, message: str, index: int) -> None:
         super().__init__(message, index)
@@ -53,23 +38,14 @@ class MissingFilesError(DamagedError):
 
 
 class FilesAwayError(MissingFilesError):
-    """Files of an entry that no replica could give just now.
-
-    One that may have them cannot be read: that is no damage, and another try can help.
-    """
+    """Files of an entry that may be at a replica which cannot be read now: no damage."""
 
     exit_code = HoldfastError.exit_code
 
 
 class HeadMovedError(HoldfastError):
-    """Change planned for a log that has grown since.
-
-    It is to be planned again.
-    """
+    """Change planned for a log that has grown since: plan again."""
 
 
 class QuorumFailedError(HoldfastError):
-    """Quorum that was not reached in time.
-
-    The backup was taken back, and nothing of it counts.
-    """
+    """Quorum that was not reached in time: the backup was taken back."""

@@ -1,9 +1,8 @@
 """Leadership of an archive, held by one replica under a lease.
 
-The archive is compacted and truncated through its leader alone. One transaction each. Two that join the same blocks
-would do so in vain, one of them. So one replica leads, by a lease that it renews while it works; another one takes over
-once that has ended, and begins a new epoch: what the one before still wants to append is refused. That an entry is
-*valid* does not depend on it: an entry that removes blocks is appended only to the log that it was planned by.
+The archive is compacted and truncated through its leader alone: two that join the same blocks would do so in vain. Who
+leads next begins a new epoch, and appends of the one before are refused. That an entry is *valid* does not depend on
+it: an entry that removes blocks is appended only to the log that it was planned by. One transaction each.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import sqlalchemy as sa
 from holdfast.common.errors import BusyError, RefusedError
 from holdfast.replication.log import schema
 from holdfast.replication.log.errors import EpochOverError
-from holdfast.replication.log.replicas import renew
+from holdfast.replication.log.replicas import change_archive, renew
 from holdfast.replication.log.store import clock
 
 if TYPE_CHECKING:
@@ -32,11 +31,7 @@ _A = schema.archives.c
 
 @dataclass(frozen=True)
 class Leader:
-    """Present or last leader of an archive.
-
-    :param name: of the replica; "": none.
-    :param until: end of its lease, in seconds since 1970 by the store's clock.
-    """
+    """Present or last leader; `name` is "" for none, `until` its lease's end by the store's clock (s since 1970)."""
 
     name: str
     epoch: int
@@ -50,13 +45,11 @@ def leader(connection: Connection, archive: str) -> Leader:
 
 
 def lead(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> int:
-    """Begin or continue to lead an archive, and return the epoch.
+    """Begin or continue to lead an archive, renew the replica's lease, and return the epoch.
 
-    Processes of one replica share its leadership; the replica's own locks keep them from working at the same time. The
-    replica's own lease runs on from now, too.
+    Processes of one replica share its leadership; its locks keep them apart.
 
-    :raises BusyError: another replica leads; names it, and the seconds left.
-    :raises EpochOverError, LostReplicaError: as `replicas.guard` does.
+    :raises BusyError: another replica leads.
     """
     renew(connection, acting)
     now = clock(connection)
@@ -68,40 +61,30 @@ def lead(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> i
             "from now at least. Start this one there, or later"
         )
     epoch = there.epoch if is_ours else there.epoch + 1
-    _change(connection, acting.archive, leader=acting.name, leader_epoch=epoch, leader_until=now + lease)
+    change_archive(connection, acting.archive, leader=acting.name, leader_epoch=epoch, leader_until=now + lease)
     return epoch
 
 
 def go_on(connection: Connection, acting: Acting, epoch: int, *, lease: float = LEASE_S) -> None:
-    """Renew the lease of a leadership, and that of the replica.
-
-    :raises EpochOverError, LostReplicaError: another replica has begun to lead, or as `replicas.guard` does.
-    """
+    """Renew the leases of a leadership and of its replica."""
     renew(connection, acting)
     check_leader(connection, acting, epoch, removes=False)
-    _change(connection, acting.archive, leader_until=clock(connection) + lease)
+    change_archive(connection, acting.archive, leader_until=clock(connection) + lease)
 
 
 def resign(connection: Connection, acting: Acting, epoch: int) -> None:
-    """Give the leadership up, so that another replica may lead at once.
-
-    Where another one leads already, nothing changes.
-    """
+    """Give the leadership up, if it is still held."""
     there = leader(connection, acting.archive)
     if (there.name, there.epoch) == (acting.name, epoch):
-        _change(connection, acting.archive, leader="", leader_until=0.0)
+        change_archive(connection, acting.archive, leader="", leader_until=0.0)
 
 
 def check_leader(connection: Connection, acting: Acting, epoch: int | None, *, removes: bool) -> None:
-    """Refuse an entry that needs a leadership and has none.
-
-    It is part of the transaction that appends the entry. An entry made under a leadership needs that one still, and an
-    entry that removes blocks needs one.
+    """Check in the append's transaction that an entry has the leadership that it needs.
 
     :param epoch: of the leadership that it was made under; None: under none.
-    :param removes: it removes blocks, which only a leader does.
     :raises EpochOverError: another replica has begun to lead.
-    :raises RefusedError: it removes blocks, and no replica leads for it.
+    :raises RefusedError: it removes blocks, and was made under no leadership.
     """
     if epoch is None:
         if removes:
@@ -116,7 +99,3 @@ def check_leader(connection: Connection, acting: Acting, epoch: int | None, *, r
             f"replica {acting.name} led in epoch {epoch}, and {there.name or 'no replica'} leads by now (epoch "
             f"{there.epoch}): nothing was changed. Start again"
         )
-
-
-def _change(connection: Connection, archive: str, **values: object) -> None:
-    connection.execute(schema.archives.update().where(_A.archive == archive).values(**values))

@@ -1,10 +1,7 @@
-"""Line of an archive's update log: the id that the entry at each index had, in this store and in those before it.
+"""Line of an archive's update log: the id of the entry at each index, in this store and in those before it.
 
 Ids stay when their entries are trimmed, and when the log is rebuilt. So a replica that has executed another entry is
-never taken for one that is behind, however long it was away.
-
-The rule for every memory of how far something was, of an archive, a machine or this store: a number is kept with the id
-of what it numbers, and both are compared. By a number alone, a replica looks like one that went another way.
+never taken for one that is behind. Every memory of "how far" keeps a number with the id of what it numbers.
 """
 
 from __future__ import annotations
@@ -35,28 +32,25 @@ def note(connection: Connection, archive: str, index: int, entry: str) -> None:
 
 
 def entry_id(connection: Connection, archive: str, index: int) -> str | None:
-    """Return the id of the entry at an index; None where it is not known, or there was none."""
+    """Return the id of the entry at an index, if it is known."""
     query = sa.select(_L.entry).where(_L.archive == archive, _L.index == index)
     return connection.execute(query).scalar_one_or_none()
 
 
 def entry_ids(connection: Connection, archive: str) -> dict[int, str]:
-    """Return the ids of all entries that are known, by index."""
+    """Return the ids of all known entries, by index."""
     query = sa.select(_L.index, _L.entry).where(_L.archive == archive)
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def stores_before(connection: Connection, archive: str) -> dict[str, int]:
-    """Return the stores that the log was in before, each with the index of its last entry that counts."""
+    """Return the log's earlier stores, each with the index of its last entry that counts."""
     query = sa.select(_B.store, _B.index).where(_B.archive == archive)
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def write_line(connection: Connection, archive: str, entries: Mapping[int, str], before: Mapping[str, int]) -> None:
-    """Write the line of a log that was rebuilt.
-
-    :param entries: ids by index; `before`: as `stores_before` returns them.
-    """
+    """Write the line of a log that was rebuilt."""
     if entries:
         rows = [{"archive": archive, "index": index, "entry": entry} for index, entry in sorted(entries.items())]
         connection.execute(schema.line.insert(), rows)
@@ -68,11 +62,8 @@ def write_line(connection: Connection, archive: str, entries: Mapping[int, str],
 def contradiction(connection: Connection, log: LogState, place: LogPlace) -> str:
     """Return in words how a replica contradicts the log; "" where it does not.
 
-    A replica contradicts the log when it follows the log of a store that this one does not descend from, or has
-    executed an entry that the line does not have, or that has failed for it alone. Of one that a rebuilding has set
-    aside, the entries do not count any more.
-
-    :param place: where the replica says that it stands.
+    It follows a store that this one does not descend from, or has executed an entry that the line does not have, or has
+    passed one that has not failed. Entries of one that was set aside do not count.
     """
     last = log.head if place.store == log.store else stores_before(connection, log.archive).get(place.store)
     if last is None:
@@ -89,6 +80,5 @@ def contradiction(connection: Connection, log: LogState, place: LogPlace) -> str
 
 
 def _counts(connection: Connection, archive: str, index: int) -> bool:
-    """Return whether an entry has not failed."""
     query = sa.select(_Q.state).where(_Q.archive == archive, _Q.index == index)
     return connection.execute(query).scalar_one_or_none() != FAILED

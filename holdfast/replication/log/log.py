@@ -1,9 +1,8 @@
-"""Update log of an archive.
+"""Update log of an archive: the changes that its replicas commit, in order. One transaction each.
 
-It holds the changes that the archive's replicas are to commit, in order. One transaction each. An index is taken by
-adding one to the head in the transaction that appends, so that there is no hole and the order is that of the commits: a
-sequence of the database would give neither. All refusals happen here: an entry that was appended is
-executed by every replica.
+An index is taken by adding one to the head in the transaction that appends: so there is no hole, and the order is that
+of the commits, which a sequence of the database would not give. All refusals happen here: each replica executes every
+entry that was appended.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from holdfast.common.errors import RefusedError
 from holdfast.replication.log import line, quorum, schema
 from holdfast.replication.log.errors import HeadMovedError, OldStoreError
 from holdfast.replication.log.leader import check_leader
-from holdfast.replication.log.replicas import guard
+from holdfast.replication.log.replicas import guard, put_ends
 from holdfast.replication.log.store import clock
 
 if TYPE_CHECKING:
@@ -57,10 +56,12 @@ FAILED = "failed"
 """The kind of commits that replicas make of such a backup's own entry when they come to it later."""
 
 
-class EntryChange(Document):
-    """Change that an entry makes to every replica.
+_COMMITTED = ("kind", "add", "remove", "holds", "released", "reason")
+"""Fields that an entry and its commits have alike."""
 
-    Its fields are those of a commit.
+
+class EntryChange(Document):
+    """Change that an entry makes to every replica, with the fields of a commit.
 
     :param ends: of sources that go back by it.
     :param acknowledges: index of an entry whose quorum has succeeded; 0: none.
@@ -79,30 +80,12 @@ class EntryChange(Document):
 
     @classmethod
     def of(cls, change: Change) -> EntryChange:
-        """Return the part of a change that all replicas are to have."""
-        return cls(
-            kind=change.kind,
-            add=change.add,
-            remove=change.remove,
-            holds=change.holds,
-            released=change.released,
-            reason=change.reason,
-        )
+        """Return the part of a change that all replicas have."""
+        return cls(**{name: getattr(change, name) for name in _COMMITTED})
 
     def change(self, state: State, log: LogPlace) -> Change:
-        """Return the commit that a replica makes of it.
-
-        :param state: of the replica: what it never had is not taken back.
-        """
-        change = Change(
-            kind=self.kind,
-            add=self.add,
-            remove=self.remove,
-            holds=self.holds,
-            released=self.released,
-            reason=self.reason,
-            log=log,
-        )
+        """Return a replica's commit; what its state never had is not taken back."""
+        change = Change(log=log, **{name: getattr(self, name) for name in _COMMITTED})
         if not self.ends:
             return change
         return replace(
@@ -121,15 +104,12 @@ class EntryChange(Document):
 
 @dataclass(frozen=True)
 class Draft:
-    """An entry that is to be appended.
+    """Entry that is to be appended.
 
-    :param id: its own: by it one finds out whether an append took effect whose answer was lost.
-    :param planned_at: index of the last entry that was known when it was planned. What adds a backup may be appended
-        behind others, since only `expected` matters to it; all else may not.
-    :param expected, becomes: what each source's ends must be, and what they are then.
-    :param leader_epoch: of the leadership that it is made under; None for what any replica may append.
-    :param quorum_request: how many replicas are to hold the block that it adds before that counts; None: none
-        need to.
+    :param id: by it an append whose answer was lost is recognised.
+    :param planned_at: index of the last entry known to its plan.
+    :param expected, becomes: each source's ends before and after it.
+    :param leader_epoch: of the leadership that it is made under; None: any replica may append it.
     """
 
     id: str
@@ -149,11 +129,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class LogEntry:
-    """An entry of the log.
-
-    :param appended_at: seconds since 1970 by the store's clock.
-    :param failed: its quorum has not come about: replicas that come to it pass it.
-    """
+    """Entry of the log; replicas pass it where its quorum has `failed`."""
 
     index: int
     id: str
@@ -163,12 +139,7 @@ class LogEntry:
     failed: bool = False
 
     def commit(self, state: State, log: LogPlace) -> Change:
-        """Return the commit that a replica makes of the entry.
-
-        An entry that has failed makes an empty one.
-
-        :param log: where the replica stands before it.
-        """
+        """Return a replica's commit of the entry, empty where it has failed."""
         update: dict[str, object] = {"index": self.index, "entry": self.id, "passed": self.failed, "recovery": ""}
         if self.index >= log.reached:
             update |= {"reached": 0, "reached_entry": ""}
@@ -181,14 +152,11 @@ class LogEntry:
 
 
 def append(connection: Connection, acting: Acting, draft: Draft) -> int:
-    """Append an entry, and return its index.
+    """Append an entry, and return its index; one with the same id is not appended twice.
 
-    An entry that was appended already is found by its id.
-
-    :raises EpochOverError, LostReplicaError: the replica must not append, or leads no more.
-    :raises HeadMovedError: it is to be planned again.
-    :raises RefusedError: another backup of the source was appended meanwhile, a block's id was used or abandoned, or
-        what is to be removed waits for its quorum.
+    :raises EpochOverError, LostReplicaError: as `replicas.guard` does; or another replica leads.
+    :raises HeadMovedError: it has to be planned again.
+    :raises RefusedError: another backup of the source, an abandoned or a pending block is in its way.
     :raises BusyError: the last backup of the source still waits for its quorum.
     """
     there = connection.execute(sa.select(_E.index).where(_E.entry == draft.id)).scalar_one_or_none()
@@ -250,14 +218,7 @@ def _begin_quorum(
 
 
 def fail_overdue(connection: Connection, archive: str, *, by: str, unread: Collection[str]) -> list[Quorum]:
-    """Take back the backups that missed the deadline of their quorum.
-
-    Return their quorums. Where too few replicas can be read, one may have succeeded as the store has forgotten: it
-    stays pending.
-
-    :param by: the replica that one acts for.
-    :param unread: names of replicas that could not be read.
-    """
+    """Take back backups past their quorum's deadline, unless too few replicas can be read to know."""
     return [
         waiting
         for waiting in quorum.overdue(connection, archive)
@@ -276,14 +237,12 @@ def _take_back(connection: Connection, archive: str, failing: Quorum, by: str) -
 def join(
     connection: Connection, acting: Acting, *, index: int, blocks: Collection[str], unread: Collection[str]
 ) -> list[int]:
-    """Vote for the pending entries that a replica holds.
+    """Vote for the pending entries that a replica holds, and acknowledge those with enough votes.
 
-    Return the indexes of those whose quorum has succeeded by that. An entry says so of each: only what replicas have
-    executed is known when the store is put back from an older copy.
+    Success is an entry: only what replicas have executed is known when the store is put back from an older copy.
 
-    :param index: of the last entry that the replica has; `blocks`: ids of those that it holds.
+    :param index: of the last entry that the replica has; `blocks`: ids that it holds.
     :param unread: names of replicas that could not be read: where these are too many, it stays pending.
-    :raises EpochOverError, LostReplicaError: as `replicas.guard` does.
     """
     return [
         complete.index
@@ -301,23 +260,14 @@ def _acknowledge(connection: Connection, acting: Acting, complete: Quorum) -> bo
 
 
 def append_decision(connection: Connection, archive: str, change: EntryChange, *, by: str) -> int:
-    """Append an entry that decides on earlier ones, and return its index.
-
-    It is part of the transaction that decides, and is valid behind any other: it acknowledges a backup, or takes blocks
-    back, which a replica that does not have them passes.
-
-    :param by: the replica that one acts for.
-    """
+    """Append an entry that decides on earlier ones, in the transaction that decides; return its index."""
     index = _next_index(connection, archive)
     _insert_entry(connection, archive, index, str(uuid.uuid4()), change, by=by)
     return index
 
 
 def _check_removed(connection: Connection, archive: str, blocks: Collection[str]) -> None:
-    """Refuse to remove a block that is pending its quorum.
-
-    It may be taken back yet, and that is another entry's to do.
-    """
+    """Refuse to remove a block that is pending its quorum: it may be taken back yet."""
     for waiting in quorum.pending(connection, archive) if blocks else ():
         if waiting.block in blocks:
             raise RefusedError(
@@ -327,10 +277,7 @@ def _check_removed(connection: Connection, archive: str, blocks: Collection[str]
 
 
 def _check_abandoned(connection: Connection, archive: str, blocks: Iterable[Block]) -> None:
-    """Refuse to add a block that a vacuum has abandoned.
-
-    Its files may be deleted.
-    """
+    """Refuse to add a block that a vacuum has abandoned: its files may be deleted."""
     c = schema.abandoned.c
     ids = [block.id for block in blocks]
     query = sa.select(c.block, c.replica).where(c.archive == archive, c.block.in_(ids)).limit(1)
@@ -350,23 +297,7 @@ def _move_ends(connection: Connection, archive: str, draft: Draft) -> None:
                 f"another backup of {source} was appended meanwhile (its end is {ends[0] or 'none'}, this one started "
                 f"from {expected[0] or 'none'}): nothing was added. Start a new backup."
             )
-        end, stream = draft.becomes.get(source, expected)
-        changed = connection.execute(
-            schema.sources.update()
-            .where(_S.archive == archive, _S.source == source)
-            .values(end_position=end, stream_end=stream)
-        )
-        if not changed.rowcount:
-            insert_source(connection, archive, source, end_position=end, stream_end=stream)
-
-
-def insert_source(connection: Connection, archive: str, source: str, **values: object) -> None:
-    """Insert the row of a source that has no backup yet.
-
-    :param values: of its columns, where they are not empty.
-    """
-    row = {"archive": archive, "source": source, "end_position": "", "stream_end": "", "owner": "", "owned_until": 0.0}
-    connection.execute(schema.sources.insert(), row | values)
+        put_ends(connection, archive, source, draft.becomes.get(source, expected))
 
 
 def _add_block(connection: Connection, archive: str, block: Block, index: int) -> None:
@@ -385,12 +316,9 @@ def ends_of(connection: Connection, archive: str, source: str) -> Ends:
 
 
 def check_settled_at(connection: Connection, archive: str, source: str, position: str) -> None:
-    """Check that a source's changes up to a position are final.
+    """Check that a source's changes up to a position are final, so that its server may forget them.
 
-    Its server may then forget them.
-
-    :raises BusyError: they wait for their quorum.
-    :raises RefusedError: they were taken back, or others were appended.
+    :raises BusyError, RefusedError: they wait for their quorum; or were taken back.
     """
     quorum.check_settled(connection, archive, source)
     if (end := ends_of(connection, archive, source)[1]) != position:
@@ -401,10 +329,7 @@ def check_settled_at(connection: Connection, archive: str, source: str, position
 
 
 def entries(connection: Connection, archive: str, since: int, *, most: int = 100) -> Sequence[LogEntry]:
-    """Return entries in order.
-
-    :param since: index of the first one.
-    """
+    """Return entries in order, from an index on."""
     query = (
         sa.select(_E.index, _E.entry, _E.change, _E.appended_by, _E.appended_at)
         .where(_E.archive == archive, _E.index >= since)
@@ -417,3 +342,27 @@ def entries(connection: Connection, archive: str, since: int, *, most: int = 100
         LogEntry(row[0], row[1], EntryChange.model_validate_json(row[2]), row[3], row[4], failed=row[0] in failed)
         for row in rows
     ]
+
+
+def note_missing(connection: Connection, archive: str, index: int, *, pause: float) -> float:
+    """Record that no replica has an entry's files; return the seconds since when, without longer pauses."""
+    now, m = clock(connection), schema.missing.c
+    of_entry = (m.archive == archive, m.index == index)
+    row = connection.execute(sa.select(m.since, m.seen).where(*of_entry)).one_or_none()
+    since = row.since if row is not None and 0 <= now - row.seen <= pause else now
+    connection.execute(schema.missing.delete().where(*of_entry))
+    connection.execute(schema.missing.insert().values(archive=archive, index=index, since=since, seen=now))
+    return float(now - since)
+
+
+def clear_missing(connection: Connection, archive: str, *, first: int, last: int) -> None:
+    """Remove the record of missing files from the entries first to last."""
+    m = schema.missing.c
+    connection.execute(schema.missing.delete().where(m.archive == archive, m.index.between(first, last)))
+
+
+def missing_entries(connection: Connection, archive: str) -> Sequence[tuple[int, float]]:
+    """Return indexes of entries with missing files, and since when (s since 1970)."""
+    m = schema.missing.c
+    query = sa.select(m.index, m.since).where(m.archive == archive).order_by(m.index)
+    return [(row[0], row[1]) for row in connection.execute(query)]

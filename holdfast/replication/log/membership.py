@@ -1,9 +1,9 @@
 """Membership of replicas: entries of the log say which replicas an archive has.
 
 A copy of the coordination store from before such an entry is contradicted by each replica that has executed it. So an
-addition or a removal counts once two of the replicas before it have, or all where there are fewer: then every set of
+addition or a removal counts once two of the replicas before it have, or all where there are fewer: every set of
 replicas that must be readable has one of them. For a larger quorum it counts once as many have (`quorum.counted`). One
-transaction each. `specs/OldStore.tla` is the model of that.
+transaction each. `specs/OldStore.tla` is the model.
 """
 
 from __future__ import annotations
@@ -27,12 +27,7 @@ _R = schema.replicas.c
 
 
 def join(connection: Connection, archive: str, *, name: str, url: str) -> int:
-    """Add a replica that has nothing yet, by an entry; return its index.
-
-    It is lost until it is recovered from another one. Adding it again changes nothing.
-
-    :raises UsageError: the name, or the place, is another one's.
-    """
+    """Add a new, so lost, replica by an entry; return its index. Adding it again changes nothing."""
     there = [row for row in replicas(connection, archive) if row.name == name]
     add(connection, archive, name=name, url=url, lost=JOINING)
     if there:
@@ -41,21 +36,18 @@ def join(connection: Connection, archive: str, *, name: str, url: str) -> int:
 
 
 def join_recovered(connection: Connection, archive: str, name: str) -> int:
-    """Append the entry from which on a replica is one of the archive's; return its index.
+    """Append the entry from which on a replica is a member; return its index.
 
-    A replica that was added gets it twice: when it is added, so that the others know where it is, and when it was
-    recovered for the first time, since it has a vote from then on.
+    It gets it twice: when it is added, so that others know where it is, and when first recovered: it has a vote then.
     """
     return _append(connection, archive, name, "joined_by", {row.name: row.url for row in replicas(connection, archive)})
 
 
 def leave(connection: Connection, archive: str, name: str, *, force: bool) -> int:
-    """Append the entry that removes a replica; return its index.
+    """Append the entry that removes a replica; return its index, 0 for the last one.
 
-    The replica stays in the store until the removal counts. Removing it again changes nothing. For the last one
-    there is no entry, and 0 is returned: no other could execute it.
+    The replica stays in the store until the removal counts.
 
-    :param force: even where it has what no other one has.
     :raises RefusedError: as `replicas.check_removable` does.
     """
     row = replica(connection, archive, name)
@@ -71,14 +63,10 @@ def leave(connection: Connection, archive: str, name: str, *, force: bool) -> in
 def end_membership(
     connection: Connection, archive: str, name: str, removal: tuple[int, str | None], *, force: bool, but_for: str = ""
 ) -> None:
-    """Delete the row of a replica whose removal counts in this store.
+    """Delete the row of a replica whose removal counts in this store, which may have been put back since.
 
-    The store may have been put back since the removal was appended, or since enough replicas had executed it there.
-
-    :param removal: index and id of the entry that removes it; 0: there is none, since it is the last one.
-    :param force: even where too few replicas have executed the entry; `but_for`: as `waited_for` takes it.
-    :raises OldStoreError: this store has no such entry.
-    :raises BusyError: as `check_counts` does.
+    :param removal: index and id of the entry that removes it; 0: there is none.
+    :raises OldStoreError, BusyError: this store has no such entry; or as `check_counts` does.
     """
     if removal[0]:
         index = replica(connection, archive, name).leaves_by
@@ -100,11 +88,9 @@ def _append(connection: Connection, archive: str, name: str, column: str, member
 
 
 def waited_for(connection: Connection, archive: str, index: int, *, but_for: str = "") -> tuple[int, list[ReplicaRow]]:
-    """Return how many replicas still have to execute an entry, so that it counts, and of which.
+    """Return how many replicas still have to execute an entry so that it counts, and of which.
 
-    These are those of the replicas before it whose votes count.
-
-    :param but_for: the name of a replica that leaves by it and cannot execute it any more.
+    :param but_for: name of a replica that leaves by it and cannot execute it.
     """
     there = counted(replicas(connection, archive), SMALLEST)
     old = [row for row in there if row.joined_by < index and row.name != but_for]
@@ -113,11 +99,7 @@ def waited_for(connection: Connection, archive: str, index: int, *, but_for: str
 
 
 def check_counts(connection: Connection, archive: str, index: int, *, but_for: str = "") -> None:
-    """Check that an entry by which replicas are added or removed counts.
-
-    :param but_for: as `waited_for` takes it.
-    :raises BusyError: names the replicas that have to be synced, or recovered, first.
-    """
+    """Check that an entry of membership counts, or raise BusyError with the replicas to sync."""
     count, waiting = waited_for(connection, archive, index, but_for=but_for)
     if not count:
         return

@@ -1,18 +1,14 @@
-"""Quorums of backups.
+"""Quorums of backups: a backup with one counts only once several replicas hold it. One transaction each.
 
-A backup with a quorum counts only once several replicas hold it. One transaction each.
+The entry is appended as *pending*. Each replica that has executed it votes, and the vote that completes the number has
+it succeed, with an entry that says so. After its deadline, the first process that sees it has it fail, with an entry
+that removes its block. Either happens once, and for all. It is *settled* once as many replicas have executed its
+success: an older copy of the store is then contradicted by them.
 
-The entry is appended like any other, and is *pending*: each replica that has executed it says so, and who completes the
-number has it succeed, with an entry that says so. After its deadline, the first process that sees it has
-it fail: the backup is taken back, with an entry that removes its block from those that hold it. Either happens once,
-and for all. It is *settled* once as many replicas have executed that it has succeeded: a copy of the store from before
-that is then contradicted by them, and cannot fail it again.
+A retry differs from its first try by where the source's backups end: a second backup from the same position is refused
+while the first one is pending, and after it has succeeded; a failure goes back to that position.
 
-A retry differs from its first try by where the source's backups end: a second backup from the same position is
-refused while the first one is pending, and after it has succeeded; a failure goes back to that position.
-
-Source of the rules: the paper that docs/replication.md names. `specs/Quorum.tla` checks them, and what goes wrong
-without each.
+Source of the rules: the paper that docs/replication.md names. `specs/Quorum.tla` checks them.
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ import sqlalchemy as sa
 
 from holdfast.common.errors import BusyError, UsageError
 from holdfast.replication.log import schema
-from holdfast.replication.log.replicas import guard, replicas
+from holdfast.replication.log.replicas import change_archive, guard, put_ends, replicas
 from holdfast.replication.log.store import clock
 
 if TYPE_CHECKING:
@@ -48,13 +44,9 @@ _V = schema.votes.c
 class Quorum:
     """State of an entry's quorum.
 
-    :param index: of the entry.
-    :param source: whose backup it is.
     :param deadline: seconds since 1970 by the store's clock.
-    :param dropped_by: index of the entry that takes the backup back; 0: none.
-    :param votes: names of the replicas that hold it.
-    :param acknowledged_by: index of the entry that says it has succeeded; 0: none, as of earlier releases' successes.
-    :param executed_by: names of the replicas that have executed that one.
+    :param dropped_by, acknowledged_by: entry that takes the backup back, or says that it has succeeded; 0: none.
+    :param votes: names of the replicas that hold it; `executed_by`: of those that have executed its success.
     """
 
     index: int
@@ -90,9 +82,8 @@ class Quorum:
 def counted(rows: Sequence[ReplicaRow], size: int) -> list[ReplicaRow]:
     """Return the replicas whose votes count for a quorum of a size.
 
-    Those of one that was added count once as many of the replicas before it have executed its addition, or all where
-    there were fewer. Else a copy of the coordination store from before that could have the same index acknowledged by
-    the others alone. Only replicas that count themselves make another one count: an older copy may not know the others.
+    An added one counts once as many counting replicas before it have executed its addition: else an older copy of the
+    store could have the same index acknowledged by the others alone.
     """
     counting: list[ReplicaRow] = []
     for row in sorted(present(rows), key=lambda row: row.joined_by):
@@ -103,24 +94,20 @@ def counted(rows: Sequence[ReplicaRow], size: int) -> list[ReplicaRow]:
 
 
 def present(rows: Iterable[ReplicaRow]) -> list[ReplicaRow]:
-    """Return the replicas without those that were never recovered.
+    """Return the replicas that were ever recovered: an addition that was stopped takes away no tolerance.
 
-    These have nothing and no vote, so an addition that was stopped takes away no tolerance. The entry that ends their
-    recovery (`membership.join_recovered`) contradicts a copy of the coordination store in which they are still new.
+    The entry that ends their recovery contradicts a copy of the store in which they are still new.
     """
     return [row for row in rows if not row.is_joining]
 
 
 def executed(rows: Iterable[ReplicaRow], index: int) -> list[ReplicaRow]:
-    """Return those of some replicas that have executed an entry and are not lost."""
+    """Return those that have executed an entry and are not lost."""
     return [row for row in rows if row.pointer > index and not row.is_lost]
 
 
 def check_possible(connection: Connection, archive: str, size: int) -> None:
-    """Check that an archive has enough replicas for a quorum.
-
-    :raises UsageError: there are not.
-    """
+    """Check that an archive has enough replicas for a quorum."""
     there = replicas(connection, archive)
     if size > len(there):
         raise UsageError(
@@ -130,11 +117,7 @@ def check_possible(connection: Connection, archive: str, size: int) -> None:
 
 
 def check_reachable(connection: Connection, archive: str, size: int, unread: Collection[str]) -> None:
-    """Check that enough replicas could hold a backup now, before any work is done for it.
-
-    :param unread: names of replicas that could not be read.
-    :raises BusyError: too few can be read and are not lost: the backup would be taken back at its deadline.
-    """
+    """Check that enough replicas could hold a backup now, or raise BusyError."""
     there = replicas(connection, archive)
     away = [row for row in there if row.is_lost or row.name in unread]
     if len(there) - len(away) < size:
@@ -148,12 +131,8 @@ def check_reachable(connection: Connection, archive: str, size: int, unread: Col
 def too_few_readable(connection: Connection, archive: str, size: int, unread: Collection[str]) -> str:
     """Return in words why quorums must not be decided or read now; "" where enough replicas can be read.
 
-    Any quorum has one of n - size + 1 replicas: so one of those that were read would contradict a store that does not
-    know of its success. One whose votes do not count yet is among the n: they may count by now, in a store of which
-    this is an older copy.
-
-    :param size: of the smallest quorum that it is about.
-    :param unread: names of replicas that could not be read.
+    Any quorum has one of n - size + 1 replicas: one that was read contradicts a store that forgot its success.
+    One whose votes do not count yet is among the n: they may count in a store of which this is an older copy.
     """
     there = [row.name for row in present(replicas(connection, archive))]
     away = [name for name in there if name in unread]
@@ -173,12 +152,7 @@ def overdue(connection: Connection, archive: str) -> list[Quorum]:
 
 
 def check_settled(connection: Connection, archive: str, source: str) -> None:
-    """Check that no backup of a source is pending.
-
-    The next backup would build on one that may be taken back.
-
-    :raises BusyError: something is.
-    """
+    """Check that no backup of a source is pending (BusyError): the next would build on it."""
     for quorum in pending(connection, archive, source=source):
         seconds = quorum.deadline - clock(connection)
         raise BusyError(
@@ -197,13 +171,7 @@ def begin(
     ends: tuple[str, str],
     quorum_request: QuorumRequest,
 ) -> None:
-    """Record that an entry counts only with a quorum.
-
-    It is part of the transaction that appends the entry.
-
-    :param ends: of the source before it.
-    :raises UsageError: there are not so many replicas.
-    """
+    """Record in the append's transaction that an entry counts only with a quorum; `ends`: before it."""
     check_possible(connection, archive, quorum_request.size)
     connection.execute(
         schema.quorums.insert(),
@@ -224,13 +192,7 @@ def begin(
 
 
 def vote(connection: Connection, acting: Acting, *, index: int, blocks: Collection[str]) -> list[Quorum]:
-    """Vote for the pending entries that a replica holds.
-
-    Return the quorums that are complete by that. The vote has them succeed in the same transaction.
-
-    :param index: of the last entry that the replica has; `blocks`: ids of those that it holds.
-    :raises EpochOverError, LostReplicaError: as `replicas.guard` does.
-    """
+    """Vote for the pending entries that a replica holds; return the quorums complete by that."""
     guard(connection, acting)
     complete = []
     for quorum in pending(connection, acting.archive):
@@ -243,13 +205,10 @@ def vote(connection: Connection, acting: Acting, *, index: int, blocks: Collecti
 
 
 def succeed(connection: Connection, archive: str, index: int, *, acknowledged_by: int) -> bool:
-    """Have a quorum succeed.
-
-    Return False where it is decided already. Part of the transaction that appends the entry that says so.
-    """
+    """Have a quorum succeed by an entry; return False where it is decided already."""
     if not _decide(connection, archive, index, COMMITTED, acknowledged_by=acknowledged_by):
         return False
-    _set_index(connection, archive, acknowledged_by)
+    change_archive(connection, archive, quorum_index=acknowledged_by)
     return True
 
 
@@ -262,11 +221,7 @@ def _vote(connection: Connection, acting: Acting, index: int) -> None:
 
 
 def _votes(connection: Connection, archive: str, index: int, size: int) -> tuple[str, ...]:
-    """Return the replicas with a valid vote.
-
-    The vote of a replica that was lost since, or is in another epoch by now, does not count, nor that of one whose
-    addition does not count yet.
-    """
+    """Return the replicas with a vote of their present epoch that are not lost and count."""
     query = sa.select(_V.replica, _V.epoch).where(_V.archive == archive, _V.index == index)
     given = {(row[0], row[1]) for row in connection.execute(query)}
     rows = counted(replicas(connection, archive), size)
@@ -274,7 +229,7 @@ def _votes(connection: Connection, archive: str, index: int, size: int) -> tuple
 
 
 def _decide(connection: Connection, archive: str, index: int, state: str, **more: object) -> bool:
-    """Decide a quorum that is pending; return False where it is decided already."""
+    """Decide a pending quorum; return False where it is decided already."""
     updated = connection.execute(
         schema.quorums.update()
         .where(_Q.archive == archive, _Q.index == index, _Q.state == PENDING)
@@ -283,34 +238,19 @@ def _decide(connection: Connection, archive: str, index: int, state: str, **more
     return bool(updated.rowcount)
 
 
-def _set_index(connection: Connection, archive: str, index: int) -> None:
-    c = schema.archives.c
-    connection.execute(schema.archives.update().where(c.archive == archive).values(quorum_index=index))
-
-
 def fail(connection: Connection, archive: str, quorum: Quorum, *, dropped_by: int) -> bool:
-    """Fail a quorum, and set the ends of its source back.
+    """Fail a quorum, and set its source's ends back; return False where it is decided already.
 
-    Return False where it is decided already. Part of the transaction that appends the entry that takes the backup back.
     No replica's pointer moves: those that have not come to the entry yet are still to pass it.
     """
     if not _decide(connection, archive, quorum.index, FAILED, dropped_by=dropped_by):
         return False
-    s = schema.sources.c
-    end, stream = ends_before(connection, archive, quorum)
-    connection.execute(
-        schema.sources.update()
-        .where(s.archive == archive, s.source == quorum.source)
-        .values(end_position=end, stream_end=stream)
-    )
+    put_ends(connection, archive, quorum.source, ends_before(connection, archive, quorum))
     return True
 
 
 def give_up(connection: Connection, archive: str, index: int, *, block: str, source: str, dropped_by: int) -> None:
-    """Mark an entry as one with a failed quorum.
-
-    It may have had no quorum, or one of any outcome. Part of the transaction that appends the entry that takes it back.
-    """
+    """Mark an entry as failed, whatever its quorum was, by the entry that takes it back."""
     changed = connection.execute(
         schema.quorums.update()
         .where(_Q.archive == archive, _Q.index == index)
@@ -323,20 +263,14 @@ def give_up(connection: Connection, archive: str, index: int, *, block: str, sou
 
 
 def ends_before(connection: Connection, archive: str, quorum: Quorum) -> tuple[str, str]:
-    """Return the source's end positions before the entry of a quorum.
-
-    They are those of its backups and of its changes.
-    """
+    """Return a source's ends (backups, changes) before the entry of a quorum."""
     query = sa.select(_Q.end_before, _Q.stream_before).where(_Q.archive == archive, _Q.index == quorum.index)
     end, stream = connection.execute(query).one()
     return end, stream
 
 
 def pending(connection: Connection, archive: str, *, source: str | None = None) -> list[Quorum]:
-    """Return the quorums that are not decided, by index.
-
-    :param source: only this one's.
-    """
+    """Return the undecided quorums by index, of one source or of all."""
     query = _select().where(_Q.archive == archive, _Q.state == PENDING).order_by(_Q.index)
     if source is not None:
         query = query.where(_Q.source == source)
@@ -344,9 +278,9 @@ def pending(connection: Connection, archive: str, *, source: str | None = None) 
 
 
 def unsettled(connection: Connection, archive: str, source: str) -> list[Quorum]:
-    """Return the quorums of a source that are pending, or that too few replicas know to have succeeded.
+    """Return a source's quorums that are pending, or whose success too few replicas have executed.
 
-    Of those that have succeeded the last one is looked at: who has executed that has executed the others.
+    Of the successful ones the last is looked at: who has executed that has executed the others.
     """
     succeeded = _select().where(_Q.archive == archive, _Q.source == source, _Q.state == COMMITTED)
     last = connection.execute(succeeded.order_by(_Q.acknowledged_by.desc()).limit(1)).one_or_none()
@@ -355,25 +289,19 @@ def unsettled(connection: Connection, archive: str, source: str) -> list[Quorum]
 
 
 def of_block(connection: Connection, archive: str, block: str) -> Quorum | None:
-    """Return the quorum of a block; None where it has none."""
+    """Return the quorum of a block, if it has one."""
     row = connection.execute(_select().where(_Q.archive == archive, _Q.block == block)).one_or_none()
     return _read(connection, archive, row) if row is not None else None
 
 
 def failed(connection: Connection, archive: str, since: int, upto: int) -> frozenset[int]:
-    """Return the indexes of entries with a failed quorum.
-
-    :param since, upto: only these, both included.
-    """
+    """Return the indexes of failed entries, from `since` to `upto`."""
     query = sa.select(_Q.index).where(_Q.archive == archive, _Q.state == FAILED, _Q.index >= since, _Q.index <= upto)
     return frozenset(connection.execute(query).scalars())
 
 
 def forget(connection: Connection, archive: str, start: int) -> None:
-    """Remove the decided quorums of entries before the log's start.
-
-    A quorum stays while the entry that takes its backup back is still in the log.
-    """
+    """Remove decided quorums before the log's start; one stays while the entry that decides it does."""
     old = sa.select(_Q.index).where(_Q.archive == archive, _Q.state != PENDING, _Q.index < start, _Q.dropped_by < start)
     old = old.where(_Q.acknowledged_by < start)
     connection.execute(schema.votes.delete().where(_V.archive == archive, _V.index.in_(old)))

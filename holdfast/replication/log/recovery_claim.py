@@ -1,7 +1,4 @@
-"""Claims of recoveries: who recovers a lost replica, from which one, and how far it is.
-
-One transaction of the coordination store each.
-"""
+"""Claims of recoveries: who recovers a lost replica, from which one, how far. One transaction each."""
 
 from __future__ import annotations
 
@@ -22,12 +19,11 @@ if TYPE_CHECKING:
 def choose(
     connection: Connection, archive: str, name: str, *, source: str | None = None
 ) -> tuple[ReplicaRow, ReplicaRow]:
-    """Return the row of a lost replica that may be recovered now, and that of its source.
+    """Return the rows of a lost replica that may be recovered now, and of its source.
 
     :param source: a replica; None: the one that has executed most.
-    :raises UsageError: the source is none.
-    :raises RefusedError: the replica is not lost, or all are.
-    :raises BusyError: another recovery of it is under way, or its addition does not count yet.
+    :raises UsageError, RefusedError: the source is none; or the replica is not lost, or all are.
+    :raises BusyError: another recovery is under way, or its addition does not count yet.
     """
     row = replica(connection, archive, name)
     now = clock(connection)
@@ -61,13 +57,7 @@ def choose(
 def claim(
     connection: Connection, archive: str, name: str, *, source: str | None = None, lease: float = LEASE_S
 ) -> tuple[Acting, ReplicaRow]:
-    """Begin the recovery of a lost replica, and choose its source.
-
-    The replica takes over the pointer of its source.
-
-    :param source: as `choose` takes it.
-    :raises UsageError, RefusedError, BusyError: as `choose` does.
-    """
+    """Begin the recovery of a lost replica in a new epoch, with the pointer of its source."""
     row, chosen = choose(connection, archive, name, source=source)
     acting = Acting(archive, name, row.epoch + 1)
     change_row(
@@ -83,10 +73,7 @@ def claim(
 
 
 def go_on(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> None:
-    """Renew the lease of a recovery.
-
-    :raises EpochOverError: another process has begun another one.
-    """
+    """Renew the lease of a recovery, or raise EpochOverError."""
     _recovering(connection, acting)
     change_row(connection, acting, active_until=clock(connection) + lease)
 
@@ -94,8 +81,7 @@ def go_on(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> 
 def take_pointer(connection: Connection, acting: Acting, *, pointer: int) -> None:
     """Set the pointer of a replica that has the content of all earlier entries.
 
-    :raises EpochOverError: another process has begun another recovery.
-    :raises RefusedError: the other replica is lost by now, or the log was trimmed beyond the pointer: begin again.
+    :raises EpochOverError, RefusedError: another recovery has begun; or the source is lost, or the log trimmed.
     """
     row = _recovering(connection, acting)
     source = replica(connection, acting.archive, row.recovers_from)
@@ -107,10 +93,9 @@ def take_pointer(connection: Connection, acting: Acting, *, pointer: int) -> Non
 
 
 def finish(connection: Connection, acting: Acting) -> None:
-    """Mark a replica as no longer lost, as the last step; a new one is one of the archive's from then on.
+    """Mark a replica as no longer lost, as the last step; a new one is a member from then on.
 
-    :raises EpochOverError: another process has begun another recovery, or may have: the lease is over.
-    :raises RefusedError: the log was trimmed beyond its pointer.
+    :raises EpochOverError, RefusedError: the lease is over; or the log was trimmed beyond its pointer.
     """
     row = _recovering(connection, acting)
     if not row.is_active(clock(connection)):
@@ -131,10 +116,7 @@ def finish(connection: Connection, acting: Acting) -> None:
 
 
 def give_up(connection: Connection, acting: Acting) -> None:
-    """End a recovery, so that another one may begin at once.
-
-    :raises EpochOverError: another one has begun already, or this one has come to its end.
-    """
+    """End a recovery, so that another one may begin at once."""
     _recovering(connection, acting)
     change_row(connection, acting, active_until=0.0, recovers_from="")
 

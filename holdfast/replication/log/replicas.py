@@ -1,9 +1,8 @@
-"""Replicas of an archive, with their leases and pointers.
+"""Replicas of an archive, with their leases and pointers. One transaction each.
 
-A pointer says how far its replica has come in the log. One transaction each.
-
-A replica is *active* while its lease runs. All processes that act for it share its epoch, and any of them renews the
-lease. Who comes after the lease has ended begins a new epoch, and all requests of the old one are refused.
+A pointer says how far its replica has come in the log. A replica is *active* while its lease runs. All processes that
+act for it share its epoch, and any of them renews the lease. Who comes after the lease has ended begins a new epoch,
+and all requests of the old one are refused.
 """
 
 from __future__ import annotations
@@ -38,16 +37,13 @@ _R = schema.replicas.c
 
 @dataclass(frozen=True)
 class ReplicaRow:
-    """Row of a replica in the coordination store.
+    """Row of a replica in the coordination store; times in seconds since 1970 by its clock.
 
     :param pointer: index of the entry that it executes next; 0: it never had any.
-    :param active_until, synced_at: seconds since 1970 by the store's clock.
     :param recovers_from: the replica it is being recovered from; "": it is not.
-    :param silent_since: when it first did not answer in time, by the store's clock; 0: it answers.
-    :param ask_again_at: until then no process waits for its answer.
-    :param trimmed_bytes: what entries add that it lacks and that the log no longer has.
-    :param joined_by: index of the entry that has added it; 0: it founded the log, or an earlier release has added it.
-    :param leaves_by: index of the entry that removes it; 0: it stays.
+    :param silent_since: when it first did not answer in time, 0: it answers; not asked until `ask_again_at`.
+    :param trimmed_bytes: of entries that it lacks and that the log no longer has.
+    :param joined_by, leaves_by: index of the entry that has added, or removes it; 0: none.
     """
 
     name: str
@@ -71,25 +67,20 @@ class ReplicaRow:
 
     @property
     def is_new(self) -> bool:
-        """Return whether it was added and never yet recovered: there need not be an archive at its place."""
+        """Return whether it was never recovered: there need not be an archive at its place."""
         return self.is_lost and self.lost_reason in (_NEW, JOINING)
 
     @property
     def is_joining(self) -> bool:
-        """Return whether it was added and never yet recovered: it has no vote, and none is expected.
-
-        One that an earlier release has added is not: no entry says that its recovery has ended.
-        """
+        """Return whether it was added by an entry and never recovered: it has no vote."""
         return self.is_lost and self.lost_reason == JOINING
 
 
 @dataclass(frozen=True)
 class LogState:
-    """State of an archive's update log.
+    """State of an archive's update log in a store.
 
-    :param store: id of the store that it is in.
-    :param head: index of the last entry; `start`: of the oldest one that is kept; `quorum`: of the last one by which a
-        quorum is acknowledged (0: none).
+    :param head: index of the last entry; `start`: of the oldest one kept; `quorum`: of the last acknowledgement.
     """
 
     archive: str
@@ -117,10 +108,7 @@ def log_states(connection: Connection) -> list[LogState]:
 
 
 def log_state(connection: Connection, archive: str) -> LogState:
-    """Return the log of an archive.
-
-    :raises UsageError: the store does not know it.
-    """
+    """Return the log of an archive, or raise UsageError."""
     c = schema.archives.c
     query = sa.select(c.archive, c.name, c.store, c.head, c.log_start, c.quorum_index).where(c.archive == archive)
     row = connection.execute(query).one_or_none()
@@ -136,10 +124,7 @@ def replicas(connection: Connection, archive: str) -> list[ReplicaRow]:
 
 
 def replica(connection: Connection, archive: str, name: str) -> ReplicaRow:
-    """Return the replica of a name.
-
-    :raises UsageError: there is none of this name.
-    """
+    """Return the replica of a name, or raise UsageError."""
     there = replicas(connection, archive)
     for row in there:
         if row.name == name:
@@ -151,14 +136,7 @@ def replica(connection: Connection, archive: str, name: str) -> ReplicaRow:
 def register(
     connection: Connection, log: LogState, *, name: str, url: str, ends: Mapping[str, str], streams: Mapping[str, str]
 ) -> None:
-    """Begin the update log of an archive with its first replica.
-
-    That is the archive at the URL that it has now.
-
-    :param log: nothing was appended yet.
-    :param ends, streams: positions that backups of each source, and its changes, have reached.
-    :raises UsageError: the archive has replicas already.
-    """
+    """Begin the update log of an archive with its first replica; UsageError where it has one."""
     registered = connection.execute(
         sa.select(schema.archives.c.archive).where(schema.archives.c.archive == log.archive)
     )
@@ -168,27 +146,30 @@ def register(
     connection.execute(schema.archives.insert(), row)
     _insert(connection, log.archive, name, url, pointer=log.head + 1)
     for source in sorted({*ends, *streams}):
-        connection.execute(
-            schema.sources.insert(),
-            {
-                "archive": log.archive,
-                "source": source,
-                "end_position": ends.get(source, ""),
-                "stream_end": streams.get(source, ""),
-                "owner": "",
-                "owned_until": 0.0,
-            },
-        )
+        put_ends(connection, log.archive, source, (ends.get(source, ""), streams.get(source, "")))
+
+
+def change_archive(connection: Connection, archive: str, **values: object) -> None:
+    """Change the row of an archive."""
+    connection.execute(schema.archives.update().where(schema.archives.c.archive == archive).values(**values))
+
+
+def insert_source(connection: Connection, archive: str, source: str, **values: object) -> None:
+    """Insert the row of a source, with values of its columns."""
+    row = {"archive": archive, "source": source, "end_position": "", "stream_end": "", "owner": "", "owned_until": 0.0}
+    connection.execute(schema.sources.insert(), row | values)
+
+
+def put_ends(connection: Connection, archive: str, source: str, ends: tuple[str, str]) -> None:
+    """Set the end positions of a source's backups and of its changes."""
+    s, values = schema.sources.c, {"end_position": ends[0], "stream_end": ends[1]}
+    update = schema.sources.update().where(s.archive == archive, s.source == source).values(**values)
+    if not connection.execute(update).rowcount:
+        insert_source(connection, archive, source, **values)
 
 
 def add(connection: Connection, archive: str, *, name: str, url: str, lost: str = _NEW) -> None:
-    """Add a replica that has nothing yet.
-
-    It is lost until it is recovered from another one. Adding it again changes nothing.
-
-    :param lost: why.
-    :raises UsageError: the name, or the place, is another one's.
-    """
+    """Add a new, so lost, replica; the same again changes nothing. UsageError: name or place are another's."""
     log_state(connection, archive)
     for row in replicas(connection, archive):
         if (row.name, row.url) == (name, url):
@@ -219,22 +200,13 @@ def _insert(connection: Connection, archive: str, name: str, url: str, *, pointe
 
 
 def first_epoch(connection: Connection, archive: str) -> int:
-    """Return the first epoch of a new replica.
-
-    It is greater than those of all replicas that were removed. Else a process of one of these would act for
-    the new one, where both have the same name.
-    """
+    """Return a new replica's first epoch: above those of removed ones, whose processes may still run."""
     c = schema.archives.c
     return int(connection.execute(sa.select(c.epochs).where(c.archive == archive)).scalar_one())
 
 
 def check_removable(connection: Connection, archive: str, name: str, *, force: bool) -> None:
-    """Check that a replica has nothing that would be lost with it.
-
-    :param force: even where it has what no other one has.
-    :raises RefusedError: it is the last one that is not lost, or all are lost; or it is ahead of all others; or what it
-        has appended is not at any other place yet.
-    """
+    """Check that a replica has nothing that would be lost with it, unless forced (RefusedError)."""
     row = replica(connection, archive, name)
     others = [row for row in replicas(connection, archive) if row.name != name and not row.is_lost]
     if row.is_lost and not others and not force:
@@ -257,7 +229,7 @@ def check_removable(connection: Connection, archive: str, name: str, *, force: b
 
 
 def forget(connection: Connection, archive: str, name: str) -> None:
-    """Delete the row of a replica, with its votes and its leases on sources."""
+    """Delete the row of a replica, with its votes and leases on sources."""
     row = replica(connection, archive, name)
     a, v, s = schema.archives.c, schema.votes.c, schema.sources.c
     of_replica = s.owner.startswith(f"{row.name}, ", autoescape=True)  # the names of replicas have no comma
@@ -272,7 +244,6 @@ def forget(connection: Connection, archive: str, name: str) -> None:
 
 
 def _check_entries(connection: Connection, archive: str, name: str, others: Sequence[ReplicaRow]) -> None:
-    """Check that another replica has executed a replica's own entries."""
     if not others:
         return
     e = schema.entries.c
@@ -286,10 +257,7 @@ def _check_entries(connection: Connection, archive: str, name: str, others: Sequ
 
 
 def activate(connection: Connection, archive: str, name: str, *, lease: float = LEASE_S) -> Acting:
-    """Begin or continue to act for a replica, and renew its lease.
-
-    :raises LostReplicaError: it is lost: only its recovery may act for it.
-    """
+    """Begin or continue to act for a replica, and renew its lease; LostReplicaError where it is lost."""
     row = replica(connection, archive, name)
     if row.is_lost:
         raise lost(row)
@@ -297,10 +265,7 @@ def activate(connection: Connection, archive: str, name: str, *, lease: float = 
 
 
 def take_lease(connection: Connection, archive: str, row: ReplicaRow, lease: float) -> Acting:
-    """Renew a lease that runs, else begin a new epoch.
-
-    Who acts for a replica has read it: so it answers.
-    """
+    """Renew a lease that runs, else begin a new epoch."""
     now = clock(connection)
     epoch = row.epoch if row.is_active(now) else row.epoch + 1
     was = Acting(archive, row.name, row.epoch)
@@ -311,8 +276,7 @@ def take_lease(connection: Connection, archive: str, row: ReplicaRow, lease: flo
 def guard(connection: Connection, acting: Acting) -> ReplicaRow:
     """Return a replica's row, if this process still acts for it.
 
-    :raises EpochOverError: another process has begun a new epoch.
-    :raises LostReplicaError: it is lost.
+    :raises EpochOverError, LostReplicaError: another process has begun a new epoch; or it is lost.
     """
     row = replica(connection, acting.archive, acting.name)
     if row.epoch != acting.epoch:
@@ -326,24 +290,14 @@ def guard(connection: Connection, acting: Acting) -> ReplicaRow:
 
 
 def move_pointer(connection: Connection, acting: Acting, *, index: int) -> None:
-    """Record that a replica has executed all entries up to one.
-
-    The archive of the replica says so. Processes that were killed before they noted theirs leave the pointer behind the
-    archive, by any number.
-
-    :param index: index of the last one; what was noted already is no failure.
-    :raises EpochOverError, LostReplicaError: as `guard` does.
-    """
+    """Record that a replica has executed all entries up to one; noted already is no failure."""
     row = guard(connection, acting)
     if row.pointer <= index:
         change_row(connection, acting, pointer=index + 1, synced_at=clock(connection))
 
 
 def renew(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> None:
-    """Renew the lease of a replica.
-
-    :raises EpochOverError, LostReplicaError: as `guard` does.
-    """
+    """Renew the lease of a replica."""
     guard(connection, acting)
     change_row(connection, acting, active_until=clock(connection) + lease)
 
@@ -357,9 +311,7 @@ def note_synced(connection: Connection, acting: Acting) -> None:
 def why_lost(row: ReplicaRow, place: LogPlace) -> str:
     """Return in words why a replica has to be recovered by what its archive says; "" where it need not be.
 
-    The coordination store need not know: it may have been put back to a copy, or the replica may have been.
-
-    :param row: read before the place was.
+    :param row: read before the place was: the store, or the replica, may be an older copy.
     """
     if place.recovering:
         return "its archive says that it was not recovered to its end"
@@ -369,12 +321,7 @@ def why_lost(row: ReplicaRow, place: LogPlace) -> str:
 
 
 def mark_lost(connection: Connection, archive: str, name: str, reason: str) -> None:
-    """Mark a replica as lost; it then has to be recovered.
-
-    A replica that is lost already keeps its reason.
-
-    :raises RefusedError: it is the last one that is not lost.
-    """
+    """Mark a replica as lost, unless it is; RefusedError where no other is good."""
     row = replica(connection, archive, name)
     if row.is_lost:
         return
@@ -387,10 +334,7 @@ def mark_lost(connection: Connection, archive: str, name: str, reason: str) -> N
 
 
 def change_row(connection: Connection, acting: Acting, **values: object) -> None:
-    """Change a replica's row, if its epoch is unchanged.
-
-    :raises EpochOverError: it is not.
-    """
+    """Change a replica's row, if its epoch is unchanged (EpochOverError)."""
     updated = connection.execute(
         schema.replicas.update()
         .where(_R.archive == acting.archive, _R.name == acting.name, _R.epoch == acting.epoch)

@@ -6,6 +6,8 @@ entries begin at 1, without a hole.
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -22,8 +24,10 @@ from sqlalchemy import (
 metadata = MetaData(naming_convention={"pk": "pk_%(table_name)s", "uq": "uq_%(table_name)s_%(column_0_name)s"})
 
 
-def _of_archive(table: str) -> ForeignKeyConstraint:
-    return ForeignKeyConstraint(["archive"], ["archives.archive"], name=f"fk_{table}")
+def _of_archive(name: str, *parts: Column[Any] | Index) -> Table:
+    """Return a table whose rows are each of an archive."""
+    of_archive = ForeignKeyConstraint(["archive"], ["archives.archive"], name=f"fk_{name}")
+    return Table(name, metadata, Column("archive", String(64), primary_key=True), *parts, of_archive)
 
 
 archives = Table(
@@ -41,10 +45,8 @@ archives = Table(
     Column("epochs", BigInteger, nullable=False, server_default="0"),  # all that removed replicas had are below it
 )
 
-replicas = Table(
+replicas = _of_archive(
     "replicas",
-    metadata,
-    Column("archive", String(64), primary_key=True),
     Column("name", String(64), primary_key=True),
     Column("url", Text, nullable=False),
     Column("pointer", BigInteger, nullable=False),  # index of the entry it executes next
@@ -59,13 +61,10 @@ replicas = Table(
     Column("trimmed_bytes", BigInteger, nullable=False, server_default="0"),  # of entries it lacks and the log, too
     Column("joined_by", BigInteger, nullable=False, server_default="0"),  # entry that has added it; 0: an older release
     Column("leaves_by", BigInteger, nullable=False, server_default="0"),  # entry that removes it; 0: it stays
-    _of_archive("replicas"),
 )
 
-entries = Table(
+entries = _of_archive(
     "entries",
-    metadata,
-    Column("archive", String(64), primary_key=True),
     Column("index", BigInteger, primary_key=True, autoincrement=False),
     Column("entry", String(64), nullable=False, unique=True),
     Column("kind", String(32), nullable=False),
@@ -73,64 +72,46 @@ entries = Table(
     Column("size", BigInteger, nullable=False),  # bytes of the files that it adds
     Column("appended_by", String(64), nullable=False),
     Column("appended_at", Double, nullable=False),
-    _of_archive("entries"),
 )
 
-line = Table(
+line = _of_archive(
     "line",
-    metadata,
-    Column("archive", String(64), primary_key=True),
     Column("index", BigInteger, primary_key=True, autoincrement=False),
     Column("entry", String(64), nullable=False),  # stays when the entry is trimmed, and over rebuilds
-    _of_archive("line"),
 )
 
-stores_before = Table(
+stores_before = _of_archive(
     "stores_before",
-    metadata,
-    Column("archive", String(64), primary_key=True),
     Column("store", String(64), primary_key=True),  # that the log was in before
     Column("index", BigInteger, nullable=False),  # at which it went on in another one
-    _of_archive("stores_before"),
 )
 
-missing = Table(
+missing = _of_archive(
     "missing",
-    metadata,
-    Column("archive", String(64), primary_key=True),
     Column("index", BigInteger, primary_key=True, autoincrement=False),  # of an entry whose files no replica has
     Column("since", Double, nullable=False),  # all were asked then, and at each later look
     Column("seen", Double, nullable=False),  # when that was so last
-    _of_archive("missing"),
 )
 
-blocks = Table(
+blocks = _of_archive(
     "blocks",
-    metadata,
-    Column("archive", String(64), primary_key=True),
     Column("block", String(64), primary_key=True),
     Column("index", BigInteger, nullable=False),
-    _of_archive("blocks"),
     Index("ix_blocks_archive_index", "archive", "index"),
 )
 
-sources = Table(
+sources = _of_archive(
     "sources",
-    metadata,
-    Column("archive", String(64), primary_key=True),
     Column("source", String(64), primary_key=True),
     Column("end_position", String(64), nullable=False),  # of its backups; empty: none yet
     Column("stream_end", String(64), nullable=False),  # of its changes; empty: they are not followed
     Column("owner", String(255), nullable=False),  # who backs it up now; empty: no process
     Column("owned_until", Double, nullable=False),
     Column("process", Text, nullable=False, server_default=""),  # JSON: of the owner; empty: it is not known
-    _of_archive("sources"),
 )
 
-quorums = Table(
+quorums = _of_archive(
     "quorums",
-    metadata,
-    Column("archive", String(64), primary_key=True),
     Column("index", BigInteger, primary_key=True, autoincrement=False),  # of the entry that adds the block
     Column("block", String(64), nullable=False),
     Column("source", String(64), nullable=False),
@@ -141,25 +122,18 @@ quorums = Table(
     Column("stream_before", String(64), nullable=False),
     Column("dropped_by", BigInteger, nullable=False),  # index of the entry that removes the block; 0: none
     Column("acknowledged_by", BigInteger, nullable=False, server_default="0"),  # of that which says it has succeeded
-    _of_archive("quorums"),
 )
 
-votes = Table(
+votes = _of_archive(
     "votes",
-    metadata,
-    Column("archive", String(64), primary_key=True),
     Column("index", BigInteger, primary_key=True, autoincrement=False),
     Column("replica", String(64), primary_key=True),
     Column("epoch", BigInteger, nullable=False),  # of the replica, when it said that it holds the block
-    _of_archive("votes"),
 )
 
-abandoned = Table(
+abandoned = _of_archive(
     "abandoned",
-    metadata,
-    Column("archive", String(64), primary_key=True),
     Column("block", String(64), primary_key=True),  # its files may be gone: no entry may add it any more
     Column("replica", String(64), nullable=False),  # at whose place they lie
     Column("at", Double, nullable=False),
-    _of_archive("abandoned"),
 )

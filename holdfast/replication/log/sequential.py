@@ -1,14 +1,10 @@
-"""Check of a sequential read against the coordination store.
+"""Check of a sequential read against the coordination store, in one transaction, once the archive is open.
 
-It is made in one transaction, once the archive is open. A replica executes the log in order. So one that is past the
-greatest entry whose quorum has succeeded has all that has, and every later sequential read shows that, too, wherever it
-is made. Blocks that may yet be taken back are left out. What counts is where the commit is that was opened: the replica
-may have gone on since.
+A replica executes the log in order. So one that is past the greatest entry whose quorum has succeeded has all that
+has. Blocks that may yet be taken back are hidden. What counts is where the opened commit is: the replica may have gone
+on since. The transaction is serializable, which a standby, which may lag behind, refuses.
 
-The transaction is serializable, which PostgreSQL does on a primary only: a standby, which may lag behind, refuses it.
-
-Source of the rule: the paper that docs/replication.md names. `specs/Quorum.tla` checks it, and what goes wrong without
-each of its parts.
+Source of the rule: the paper that docs/replication.md names. `specs/Quorum.tla` checks it.
 """
 
 from __future__ import annotations
@@ -41,12 +37,7 @@ logger = line_logger(__name__)
 
 @dataclass(frozen=True)
 class SequentialAnswer:
-    """SequentialAnswer of the coordination store to a sequential read.
-
-    :param hidden: ids of blocks that must not be shown.
-    :param behind: entries that the log has beyond what was opened.
-    :param not_asked: replicas that are not lost and could not be asked.
-    """
+    """Ids of blocks that are not to be shown, and the entries that the log has beyond what was opened."""
 
     hidden: frozenset[str]
     behind: int
@@ -58,15 +49,9 @@ def ask(
 ) -> SequentialAnswer:
     """Return the coordination store's answer to a sequential read.
 
-    It names the blocks that must be hidden. A read that must not be shown at all is refused.
-
-    :param archive: its id.
-    :param url: where it was opened; `place`: where the commit that was opened says that it stands.
-    :param places: opens another replica by its URL.
-    :raises LostReplicaError: the replica has to be recovered first.
-    :raises OldStoreError: the store contradicts this replica or another one.
-    :raises BusyError: it lacks something that has succeeded; another one, or a sync, has it. Or too few replicas can be
-        read.
+    :param place: where the commit that was opened says that it stands.
+    :raises LostReplicaError, OldStoreError: the replica is lost; or contradicts the store.
+    :raises BusyError: it lacks something that has succeeded, or too few replicas can be read.
     """
     answers = ask_others(coordination, archive, place.replica, places)
     for silent in answers.not_asked:

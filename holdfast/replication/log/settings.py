@@ -1,7 +1,6 @@
-"""Settings for work with replicas.
+"""Settings for work with replicas: where the coordination store is, and the quorum of a backup.
 
-They say where the coordination store is, and the quorum that a backup needs. What is here needs no database driver:
-most archives are at one place.
+What is here needs no database driver: most archives are at one place.
 """
 
 from __future__ import annotations
@@ -35,33 +34,20 @@ QUORUM_TIMEOUT_S = 3600.0
 
 @dataclass(frozen=True)
 class QuorumRequest:
-    """Quorum requested for a backup.
-
-    :param size: so many replicas are to hold it before it counts.
-    :param timeout: seconds that they have for it once it was appended.
-    """
+    """Quorum of a backup: so many replicas hold it within `timeout` seconds, or it does not count."""
 
     size: int
     timeout: float = QUORUM_TIMEOUT_S
 
     @classmethod
     def of(cls, size: int, timeout: float) -> QuorumRequest | None:
-        """Return the request; None where one replica is enough.
-
-        That is the replica that the backup is made through.
-        """
+        """Return the request; None where one replica is enough."""
         return cls(size, timeout) if size > 1 else None
 
 
 @dataclass(frozen=True)
 class CoordinationAddress:
-    """Address of a coordination store, and the replicas that a configuration names.
-
-    A store that was brought back from an older copy may not know them.
-
-    :param url: of the store; None where nothing says it.
-    :param replicas: their URLs by name.
-    """
+    """Address of a coordination store, with the URLs by name of configured replicas."""
 
     url: str | None
     replicas: Mapping[str, str] = field(default_factory=dict)
@@ -70,13 +56,7 @@ class CoordinationAddress:
     def resolve(
         cls, url: str | None = None, *, configured: str | None = None, replicas: Mapping[str, str] | None = None
     ) -> Self:
-        """Return the address from what was said, the environment and archives.yaml, in this order.
-
-        :param url: as an option says it.
-        :param configured: as archives.yaml says it.
-        :param replicas: of archives.yaml; without them, those of the environment.
-        :raises UsageError: the environment has something else than replicas.
-        """
+        """Return the address from what was said, the environment and archives.yaml, in this order."""
         named = replicas or parse_replicas_setting(os.environ.get(REPLICAS_VARIABLE, ""))
         return cls(url or os.environ.get(COORDINATION_VARIABLE) or configured, named)
 
@@ -93,10 +73,7 @@ environment says of both.
 
 
 def parse_replicas_setting(text: str) -> dict[str, str]:
-    """Return the URLs of replicas by name, as `REPLICAS_VARIABLE` has them.
-
-    :raises UsageError: it has something else.
-    """
+    """Return the URLs of replicas by name, as `REPLICAS_VARIABLE` has them, or raise UsageError."""
     try:
         urls = json.loads(text or "{}")
     except ValueError:
@@ -107,5 +84,5 @@ def parse_replicas_setting(text: str) -> dict[str, str]:
 
 
 def replicas_setting(replicas: Mapping[str, str]) -> str:
-    """Return the URLs of replicas by name, as `REPLICAS_VARIABLE` is to have them."""
+    """Return the URLs of replicas by name, as `REPLICAS_VARIABLE` has them."""
     return json.dumps(dict(replicas), sort_keys=True)

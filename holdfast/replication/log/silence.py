@@ -1,7 +1,6 @@
 """Replicas that do not answer, as the coordination store knows them.
 
-A replica whose place hangs costs each who asks it the whole time limit. So all processes know by the store that it is
-silent, and ask again after pauses that grow.
+One whose place hangs costs each that asks it the whole time limit: so it is asked again after pauses that grow.
 """
 
 from __future__ import annotations
@@ -28,10 +27,7 @@ LONGEST_PAUSE_S = 3600.0
 
 @dataclass(frozen=True)
 class NotAsked:
-    """Replica that could not be asked how far it is.
-
-    :param why: in words.
-    """
+    """Replica that could not be asked how far it is; `why` is in words."""
 
     replica: str
     url: str
@@ -51,10 +47,7 @@ class NotAsked:
 
 
 def is_paused(row: ReplicaRow, now: float) -> bool:
-    """Return whether a replica is silent, and is not to be asked yet.
-
-    :param now: the store's time.
-    """
+    """Return whether a replica is silent, and is not to be asked yet."""
     return row.ask_again_at > now
 
 
@@ -67,10 +60,7 @@ def silence_words(row: ReplicaRow, now: float) -> str:
 def note_answers(
     connection: Connection, archive: str, *, silent: Collection[str] = (), answered: Collection[str] = ()
 ) -> None:
-    """Record which replicas have not answered in time, and which have.
-
-    Names that are no replica any more are passed over.
-    """
+    """Record which replicas have not answered in time, and which have."""
     r, now = schema.replicas.c, clock(connection)
     for row in replicas(connection, archive):
         of_row = schema.replicas.update().where(r.archive == archive, r.name == row.name)

@@ -1,8 +1,4 @@
-"""Leases on the sources of an archive.
-
-While a backup through one replica has such a lease, backups of the same source through others wait. One transaction
-each.
-"""
+"""Leases on sources: while a replica backs one up, backups of it through others wait. One transaction each."""
 
 from __future__ import annotations
 
@@ -14,8 +10,8 @@ import sqlalchemy as sa
 
 from holdfast.common.errors import BusyError
 from holdfast.replication.log import schema
-from holdfast.replication.log.log import ends_of, insert_source
-from holdfast.replication.log.replicas import renew
+from holdfast.replication.log.log import ends_of
+from holdfast.replication.log.replicas import insert_source, renew
 from holdfast.replication.log.store import clock
 from locking import Owner, liveness
 
@@ -36,11 +32,7 @@ _S = schema.sources.c
 
 @dataclass(frozen=True)
 class SourceLease:
-    """Lease on a source, which a backup through a replica has.
-
-    :param until: its end, in seconds since 1970 by the store's clock.
-    :param process: of the backup; None where an older release has taken it.
-    """
+    """Lease on a source until a time (s since 1970, store's clock); older releases name no process."""
 
     source: str
     replica: str
@@ -49,7 +41,7 @@ class SourceLease:
     process: Owner | None
 
     def keeps_out(self, now: float) -> bool:
-        """Return whether backups through other replicas have to wait for it."""
+        """Return whether backups through other replicas wait for it: not for a process proved gone."""
         return self.until > now and not (self.process is not None and liveness(self.process) == "gone")
 
     def value(self, now: float) -> dict[str, Any]:
@@ -81,16 +73,12 @@ class SourceLease:
 def take_source(
     connection: Connection, acting: Acting, source: str, run: str, *, lease: float = SOURCE_LEASE_S
 ) -> Ends:
-    """Begin or continue the backup of a source through a replica.
+    """Begin or continue the backup of a source through a replica; return the source's ends.
 
-    Return the end positions of the source's backups and changes.
+    The lease keeps others from work in vain; a backup is safe since it is appended only where the ends are as it began.
+    The caller has the replica's lock for the source: what an earlier run has left here is of one that is gone.
 
-    The lease on the source keeps others from work in vain. What makes a backup safe is that it is appended only where
-    the source's ends are those that it started from. The caller has the replica's own lock for the source: so what an
-    earlier run through the same replica has left here is of one that is gone. The lease of a process that is proved
-    gone from this machine is over, as its locks are. The replica's own lease runs on from now, too.
-
-    :raises BusyError: it is being backed up through another replica; names the run and its process.
+    :raises BusyError: another replica backs it up; names the run and its process.
     """
     renew(connection, acting)
     now = clock(connection)
@@ -112,7 +100,7 @@ def take_source(
 
 
 def source_lease(connection: Connection, archive: str, source: str) -> SourceLease | None:
-    """Return the lease on a source, be it over; None where none was taken since it was given back."""
+    """Return the lease on a source, be it over; None where it was given back."""
     return next((lease for lease in source_leases(connection, archive) if lease.source == source), None)
 
 
@@ -127,7 +115,7 @@ def source_leases(connection: Connection, archive: str) -> list[SourceLease]:
 
 
 def _process(text: str) -> Owner | None:
-    """Return the process that a lease names; None where it names none, or a newer release says more of it."""
+    """Return the process that a lease names; None where a newer release says more of it."""
     try:
         return Owner(**json.loads(text)) if text else None
     except (TypeError, ValueError):

@@ -1,7 +1,4 @@
-"""State of an archive's replicas in the coordination store.
-
-It comes from one reading of the store. The replicas themselves are not asked.
-"""
+"""State of an archive's replicas by one reading of the coordination store; the replicas are not asked."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ import sqlalchemy as sa
 from holdfast.archive.format.document import iso
 from holdfast.replication.log import quorum, schema
 from holdfast.replication.log.leader import Leader, leader
-from holdfast.replication.log.missing import missing_entries
+from holdfast.replication.log.log import missing_entries
 from holdfast.replication.log.replicas import LogState, ReplicaRow, log_state, log_states, replicas
 from holdfast.replication.log.source_lease import SourceLease, source_leases
 from holdfast.replication.log.store import clock
@@ -29,11 +26,10 @@ if TYPE_CHECKING:
 class ReplicaStatus:
     """State of one replica.
 
-    :param entries, size: of the log that it has still to execute, and the bytes of what they add, be they trimmed.
-    :param seconds: since the first of these was appended; where the log has that no longer, since it last executed one
-        or was at the head; 0 where there is none.
+    :param entries, size: of the log that it has still to execute, and their bytes, also of trimmed ones.
+    :param seconds: since the first of these was appended; where that was trimmed, since its last sync; 0: none.
     :param lease_s: so long its lease runs on; 0: it is not active.
-    :param silent_s: so long it has not answered; `asked_again_s`: until it is asked again. None: it answers.
+    :param silent_s, asked_again_s: so long it has not answered, and until it is asked again; None: it answers.
     """
 
     row: ReplicaRow
@@ -70,12 +66,9 @@ class ReplicaStatus:
 class ArchiveStatus:
     """State of an archive's replicas.
 
-    :param leader: the replica that compactions and truncations go through, or went through last.
-    :param leader_s: so long its lease runs on; 0: another one may lead.
-    :param pending: backups that wait for their quorum, each with the seconds that are left for it.
-    :param missing: indexes of entries that stop replicas, since no replica has their files, each with the seconds
-        for which that has been known.
-    :param sources: leases of backups on their sources; `now`: the store's time.
+    :param leader_s: so long the leader's lease runs on; 0: another one may lead.
+    :param pending: quorums, each with the seconds left; `missing`: indexes of entries without files, seconds known.
+    :param now: the store's time.
     """
 
     log: LogState

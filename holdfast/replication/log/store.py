@@ -1,8 +1,7 @@
-"""Coordination store of replicated archives.
+"""Coordination store of replicated archives: SQLite beside one machine's archives, else PostgreSQL.
 
-It is SQLite beside one machine's archives, and PostgreSQL where several machines take part. Every transaction is
-serializable, and is begun again where the database gave it up for another one. So what a transaction does must be only
-in the database. A lost answer is reported as unknown: the caller then looks by the id that it had given.
+Every transaction is serializable, and is begun again where the database gave it up for another one: so its effects
+must be only in the database. A lost answer is unknown: the caller then looks by the id that it had given.
 """
 
 from __future__ import annotations
@@ -93,12 +92,7 @@ _CLOCKS = {
 
 
 class CoordinationStore:
-    """A coordination store that is ready for use.
-
-    :param url: as it may be shown: without a password.
-    :ivar named: URLs by name of replicas that a configuration names. Where the store is of an older copy, it may not
-        know them: so they are asked, too, wherever all replicas are.
-    """
+    """Coordination store, ready for use; `named` has the URLs by name of configured replicas."""
 
     def __init__(self, engine: Engine, url: str) -> None:
         self._engine = engine
@@ -107,13 +101,10 @@ class CoordinationStore:
 
     @classmethod
     def open(cls, address: str) -> CoordinationStore:
-        """Open a store, and bring its tables to this release.
-
-        It may be empty, or of an older release.
+        """Open a store, empty or of an older release, and bring its tables to this release.
 
         :param address: `sqlite:///file` or `postgresql://user@host/database`, without a password.
-        :raises UsageError: it is no such address, or the store is of a newer release.
-        :raises StoreAwayError: it cannot be reached.
+        :raises UsageError, StoreAwayError: it is no such address, or of a newer release; or cannot be reached.
         """
         url = _parse(address)
         store = cls(_engine(url), url.render_as_string(hide_password=True))
@@ -140,9 +131,7 @@ class CoordinationStore:
         clean_up(error, self.close)
 
     def run(self, work: Callable[[Connection], T], *, serializable: bool = True) -> T:
-        """Run a transaction, and return its result.
-
-        `work` may be called several times, and each call but the last one was undone.
+        """Run a transaction, and return its result; `work` may be called several times.
 
         :param serializable: False only for work on rows that no other process touches any more.
         :raises StoreAwayError: the store cannot be reached, or others were in the way for long; nothing was changed.
@@ -262,12 +251,7 @@ def _engine(url: URL) -> Engine:
 
 
 def _with_defaults(url: URL) -> URL:
-    """Return a URL with our default parameters and server settings.
-
-    The URL's own values take precedence. The system's certificates are named by their file.
-
-    :raises UsageError: it asks for these, and they are not found.
-    """
+    """Return a URL with our parameters and server settings where it has none of its own."""
     certificates = _tls(url).parameters(_single(url))
     ours = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
     given = url.query.get("options", "")
@@ -282,13 +266,12 @@ def _tls(url: URL) -> TlsSettings:
 
 
 def _single(url: URL) -> dict[str, str]:
-    """Return the parameters of a URL; of one that it has several times, as libpq takes a list."""
+    """Return a URL's parameters, several of one name joined as libpq takes a list."""
     return {name: value if isinstance(value, str) else ",".join(value) for name, value in url.query.items()}
 
 
 @cache
 def _warn_of_network(where: str, warning: str) -> None:
-    """Warn once of a store whose connection can be read or taken over on the way."""
     if warning:
         logger.warning("The coordination store %s: %s", where, warning)
 
@@ -306,19 +289,15 @@ def _was_given_up(error: BaseException) -> bool:
 
 
 def is_there(address: str) -> bool:
-    """Return whether a store may exist at an address.
-
-    Only a file of SQLite is looked for.
-    """
+    """Return whether a store may exist at an address: only a file of SQLite is looked for."""
     url = _parse(address)
     return url.drivername != "sqlite" or Path(url.database or "").exists()
 
 
 @contextmanager
 def opened(address: AnyAddress, *, create: bool = False) -> Iterator[CoordinationStore]:
-    """Open the store at an address, or else where the environment says.
+    """Open the store at an address, or where the environment says.
 
-    :param address: with the replicas that a configuration names; without them, the environment says which.
     :param create: make a file of SQLite that is not there.
     :raises UsageError: neither says where it is, or there is no such file.
     """

@@ -1,10 +1,7 @@
-"""Trimming of the update log.
+"""Trimming of the update log: entries that every replica has executed go, and a replica away too long is lost.
 
-Entries that every replica has executed are deleted, and a replica that was away too long is lost. The start of the log
-moves in one transaction; the entries before it are deleted in later ones.
-
-Source of the rules: the paper that docs/replication.md names, "Log clearing". `specs/LogTrimming.tla` checks them, and
-what goes wrong without each.
+The start of the log moves in one transaction; the entries before it are deleted in later ones. Source of the rules:
+the paper that docs/replication.md names, "Log clearing". `specs/LogTrimming.tla` checks them.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ import sqlalchemy as sa
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.replication.log import quorum, schema
 from holdfast.replication.log.consistency_check import run_agreed
-from holdfast.replication.log.replicas import log_state, names, replicas
+from holdfast.replication.log.replicas import change_archive, log_state, names, replicas
 from holdfast.replication.log.settings import MAX_KEEP, MIN_KEEP
 from holdfast.replication.log.store import clock
 from holdfast.storage import open_store
@@ -48,11 +45,7 @@ class Trimmed:
     """Result of a trimming, or of its dry run.
 
     :param start: index of the oldest entry that is kept.
-    :param removed: entries that went.
-    :param lost: replicas that needed some of these.
-    :param waits_for: replicas that keep entries from going.
-    :param spared: those that were away for longer than is waited for, and are not lost: that would win little.
-    :param not_asked: replicas that are not lost and could not be asked how far they are.
+    :param waits_for: replicas that keep entries from going; `spared`: away for long, whose loss would win little.
     """
 
     start: int
@@ -72,17 +65,11 @@ def trim(
     dry_run: bool = False,
     places: Callable[[str], ObjectStore] = open_store,
 ) -> Trimmed:
-    """Remove entries that no replica needs.
-
-    All replicas that can be read are asked first how far they are.
+    """Remove entries that no replica needs; all readable replicas are asked first how far they are.
 
     :param min_keep: so many of the newest stay in any case.
-    :param max_keep: so many are kept for a replica that is not active and not lost: then it becomes lost, where that
-        wins at least a tenth as many entries.
-    :param places: opens a replica by its URL.
-    :raises UsageError: the numbers contradict each other.
-    :raises RefusedError: every replica would be lost.
-    :raises OldStoreError: a replica has executed an entry that the store does not have.
+    :param max_keep: so many are kept for an inactive replica: then it is lost, where that wins a tenth as many.
+    :raises UsageError, RefusedError: the numbers contradict each other; or every replica would be lost.
     """
     if not 0 <= min_keep <= max_keep:
         raise UsageError(f"--min-keep {min_keep} must not be negative, nor above --max-keep {max_keep}")
@@ -105,10 +92,7 @@ def trim(
 
 
 def move_start(connection: Connection, archive: str, min_keep: int, max_keep: int, *, dry_run: bool = False) -> Trimmed:
-    """Move the start of the log as far as it may go, in one transaction.
-
-    Replicas that need entries before it are marked as lost.
-    """
+    """Move the start of the log as far as it may go; replicas that need earlier entries are lost."""
     log = log_state(connection, archive)
     now = clock(connection)
     rows = [row for row in replicas(connection, archive) if not row.is_lost or row.recovers_from]
@@ -123,7 +107,7 @@ def move_start(connection: Connection, archive: str, min_keep: int, max_keep: in
             f"trimming up to {start} would lose every replica ({names(lost)}): sync one of them, or raise --max-keep"
         )
     if not dry_run:
-        r, a = schema.replicas.c, schema.archives.c
+        r = schema.replicas.c
         _note_trimmed_bytes(connection, log, start)
         for row in lost:
             connection.execute(
@@ -135,7 +119,7 @@ def move_start(connection: Connection, archive: str, min_keep: int, max_keep: in
                     recovers_from="",
                 )
             )
-        connection.execute(schema.archives.update().where(a.archive == archive).values(log_start=start))
+        change_archive(connection, archive, log_start=start)
         quorum.forget(connection, archive, start)
     return Trimmed(start, start - log.start, _names(lost), waits, _names(spared))
 
@@ -145,10 +129,7 @@ def _names(rows: list[ReplicaRow]) -> tuple[str, ...]:
 
 
 def _note_trimmed_bytes(connection: Connection, log: LogState, start: int) -> None:
-    """Record for each replica how many bytes it lacks of entries that the log no longer has.
-
-    :param start: of the log from now on.
-    """
+    """Record for each replica the bytes that it lacks of entries before the new start."""
     r, e = schema.replicas.c, schema.entries.c
     for row in replicas(connection, log.archive):
         first = max(row.pointer, log.start)
@@ -165,7 +146,7 @@ def _note_trimmed_bytes(connection: Connection, log: LogState, start: int) -> No
 def _new_start(
     log: LogState, rows: list[ReplicaRow], now: float, min_keep: int, max_keep: int
 ) -> tuple[int, list[ReplicaRow], list[ReplicaRow]]:
-    """Return the new start of the log, the replicas lost by it, and those that are spared, as that would win little."""
+    """Return the new start of the log, the replicas lost by it, and those spared as it would win little."""
     # One that is being recovered counts by the pointer it took from its source; one whose recovery has died, for as
     # long as any other that is away: the process that goes on with it starts over.
     held_by = [row.pointer for row in rows if row.is_active(now)]
@@ -182,19 +163,13 @@ def _new_start(
 
 
 def oldest_entry(connection: Connection, archive: str) -> int | None:
-    """Return the index of the oldest stored entry; None where there is none.
-
-    To be asked once: until the server has tidied up, looking for it passes all that was deleted.
-    """
+    """Return the index of the oldest stored entry, asked once: looking for it passes all that was deleted."""
     e = schema.entries.c
     return connection.execute(sa.select(sa.func.min(e.index)).where(e.archive == archive)).scalar_one_or_none()
 
 
 def delete_some(connection: Connection, archive: str, first: int, upto: int) -> None:
-    """Delete entries that lie before the start of the log.
-
-    :param first: index of the first one; `upto` is that behind the last one.
-    """
+    """Delete entries before the log's start, from `first` to before `upto`."""
     for table in (schema.entries, schema.blocks):
         connection.execute(
             table.delete().where(table.c.archive == archive, table.c.index >= first, table.c.index < upto)

@@ -1,11 +1,9 @@
 """Opening an archive to read it, in one of two consistencies.
 
-*Eventual*: what the replica has that is read, be it old, and be it something that may yet be taken back. *Sequential*:
-every backup whose quorum has succeeded, so that none is missed which an earlier sequential read has shown, wherever
-that was made; and nothing that waits for its quorum or has failed.
+*Eventual*: what the replica has that is read, be it old, or be it taken back later. *Sequential*: every backup whose
+quorum has succeeded, so all that an earlier sequential read has shown, and nothing that waits for its quorum.
 
-Most archives are at one place, where both are the same: what talks to a coordination store is imported only where it is
-asked.
+Most archives are at one place: what talks to a coordination store is imported only where it is asked.
 """
 
 from __future__ import annotations
@@ -40,10 +38,7 @@ logger = line_logger(__name__)
 
 
 def parse_consistency(text: str) -> Consistency:
-    """Return the consistency that a word names.
-
-    :raises UsageError: it names none.
-    """
+    """Return the consistency that a word names, or raise UsageError."""
     if text not in (choices := get_args(Consistency)):
         raise UsageError(f"a consistency is {' or '.join(choices)}, not {text!r}")
     return cast("Consistency", text)
@@ -53,10 +48,8 @@ def parse_consistency(text: str) -> Consistency:
 class Opened:
     """One commit of an archive, as it is read.
 
-    :param archive: its id.
-    :param state: what is shown of it.
-    :param behind: entries of the update log that it lacks; None where the store was not asked, or there is no log.
-    :param not_asked: of a sequential read, replicas that are not lost and could not be asked how far they are.
+    :param behind: entries of the update log that it lacks; None: the store was not asked, or there is no log.
+    :param not_asked: of a sequential read, replicas that could not be asked how far they are.
     """
 
     store: ObjectStore
@@ -83,10 +76,7 @@ class Opened:
 
 
 def words_of(read_from: Mapping[str, Any]) -> str:
-    """Return the result of `Opened.describe` in words.
-
-    It is "" for an archive at one place that is whole.
-    """
+    """Return `Opened.describe` in words; "" for an archive at one place that is whole."""
     if read_from.get("cut_off"):
         upto = f"commit {read_from['commit']} of {read_from['committed_at']}"
         return f"{read_from['cut_off']} What is read was committed before that, up to {upto}"
@@ -105,18 +95,14 @@ def words_of(read_from: Mapping[str, Any]) -> str:
 
 
 def open_to_read(store: ObjectStore, consistency: Consistency = "eventual", *, address: AnyAddress = None) -> Opened:
-    """Open an archive to read one commit of it.
+    """Open an archive to read one commit of it; for a sequential read, the coordination store is asked afterwards.
 
-    For a sequential read, the coordination store is asked afterwards. A machine that has not seen the replica before
-    asks it for an eventual one, too, if it answers: is this an older copy of itself? Where a commit is damaged, an
-    eventual read is of what comes before it; `cut_off` of the state says so.
+    A machine that has not seen the replica before asks it for an eventual one, too, where it answers: is this an older
+    copy of itself? Before damage, an eventual read goes on; `cut_off` of the state says so.
 
-    :param address: of the coordination store; None for what the environment says.
-    :raises DamagedError: of what is here nothing can be read.
-    :raises BusyError: a sequential read, and this replica is not far enough.
-    :raises LostReplicaError: a sequential read, and the replica has to be recovered first.
-    :raises UsageError: a sequential read of a replica, and nothing says where its store is.
-    :raises HoldfastError: a sequential read, and the store cannot be reached.
+    :raises DamagedError: nothing here can be read.
+    :raises BusyError, LostReplicaError, UsageError, HoldfastError: a sequential read: the replica is not far enough; is
+        lost; or its store is not known, or cannot be reached.
     """
     is_unseen = state_folder() is not None and read_seen(place_of(store)) is None
     archive = Archive.open(store, before_damage=consistency == "eventual")
@@ -133,10 +119,7 @@ def open_to_read(store: ObjectStore, consistency: Consistency = "eventual", *, a
 
 
 def _check_is_no_older_copy(archive: Archive, place: LogPlace, address: AnyAddress) -> None:
-    """Check that a replica is as far as the coordination store knows it was, where that answers.
-
-    :raises PutBackError: it is not.
-    """
+    """Check that a replica is as far as the coordination store knows it was, where that answers."""
     from holdfast.replication.log.consistency_check import look_up
     from holdfast.replication.log.store import opened
 
@@ -159,13 +142,11 @@ def _check_is_no_older_copy(archive: Archive, place: LogPlace, address: AnyAddre
 def open_first(
     stores: Sequence[ObjectStore], consistency: Consistency = "eventual", *, address: AnyAddress = None
 ) -> Opened:
-    """Open the first replica that can be read in a consistency.
+    """Open the first replica that can be read in a consistency; an eventual read is of the first.
 
     For a sequential read all are opened side by side: one that hangs does not keep the others from being read.
 
-    :param stores: of its replicas, or of the one that was named. An eventual read is of the first.
-    :param address: as `open_to_read` takes it.
-    :raises BusyError: several were asked for a sequential read, and none can serve it; says why of each.
+    :raises BusyError: none of several can serve a sequential read; says why of each.
     """
     if consistency == "eventual" or len(stores) == 1:
         return open_to_read(stores[0], consistency, address=address)
@@ -191,7 +172,6 @@ def open_first(
 
 
 def _shown(archive: Archive, coordination: CoordinationStore) -> Opened:
-    """Return the part of an open archive that a sequential read shows."""
     from holdfast.replication.log import sequential
     from holdfast.storage import opener_like
 

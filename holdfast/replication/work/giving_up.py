@@ -1,11 +1,10 @@
-"""Giving up of entries with files that no replica has any more.
+"""Giving up of entries with files that no replica has any more: no replica could go beyond them otherwise.
 
-No replica could ever go beyond such an entry otherwise. A person gives it up, or it has been known for long enough that
-no replica has the files. It is refused while a replica that is not lost could not be asked; and without a person, while
-a lost one could not be, either. Whatever was appended behind the entry and builds on it is given up with it: changes of
-the same source that follow on its own, and whatever removes its blocks. The source's ends go back to what is left. So
-its next backup goes on from there. Where the server has forgotten the changes since, or a full backup that stays would
-follow on what is given up, it starts over with a full one, and names the gap.
+A person gives one up, or it has been known for long that no replica has the files. It is refused while a replica that
+is not lost could not be asked; without a person, also while a lost one could not be. With the entry goes what was
+appended behind it and builds on it: following changes of the source, and what removes its blocks. The source's ends go
+back to what is left. Where the server has forgotten the changes since, or a full backup that stays would follow on
+what is given up, the next backup starts over with a full one, and names the gap.
 """
 
 from __future__ import annotations
@@ -17,14 +16,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.archive import locks
-from holdfast.archive.files.transfer import is_whole
+from holdfast.archive.files.transfer import is_whole, missing_files
 from holdfast.archive.format.state import stream_end
 from holdfast.archive.maintenance.abandoned_backups import GIVEN_UP, reason_of
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError
-from holdfast.replication.log import log, missing, quorum, schema
+from holdfast.replication.log import log, quorum
 from holdfast.replication.log.consistency_check import check_replica, look_up
-from holdfast.replication.log.replicas import log_state, replicas
-from holdfast.replication.work.fetch_files import missing_files
+from holdfast.replication.log.replicas import log_state, put_ends, replicas
 from holdfast.replication.work.survey import ReadableReplica, UnreadableReplica, ask, of_archive
 from holdfast.storage import open_store
 from locking import LockError, Owner
@@ -49,12 +47,9 @@ if TYPE_CHECKING:
 class GivingUp:
     """Entries that are given up together.
 
-    :param archive: its id.
-    :param missing: keys of the files of the first entry that no replica has.
-    :param entries: that one, and those that build on it.
-    :param ends: of each source of theirs, what is left.
-    :param head: index of the last entry of the log.
-    :param by: a replica that stands right before the first one.
+    :param missing: keys of the first entry's files that no replica has.
+    :param ends: what is left of each source; `head`: of the log.
+    :param by: a replica that stands right before the first entry.
     """
 
     archive: str
@@ -70,10 +65,7 @@ class GivingUp:
         return self.entries[0].index
 
     def change(self, source: str) -> log.EntryChange:
-        """Return the change that takes back the blocks of a source.
-
-        It records the reason.
-        """
+        """Return the change that takes back the blocks of a source, with the reason."""
         blocks = [block for entry in self.entries for block in entry.change.add if block.source.name == source]
         indexes = ", ".join(str(entry.index) for entry in self.entries)
         why = f"no replica had {self.missing[0]} any more (of the update log: {indexes})"
@@ -95,11 +87,9 @@ def prepare(
 ) -> GivingUp:
     """Plan the giving up of an entry, without changing anything.
 
-    :param archive: its id.
-    :param ask_lost: replicas that are lost must be readable, too; else they are asked as far as they can be.
+    :param ask_lost: lost replicas must be readable, too.
     :raises UsageError: the log has no such entry, or it adds nothing, or was given up.
-    :raises RefusedError: a replica that is not lost could not be asked, has executed the entry, or is not there yet; or
-        every file is at some place.
+    :raises RefusedError: a replica could not be asked, has executed the entry, or is not there yet; or no file is gone.
     :raises OldStoreError: the store and a replica contradict each other.
     """
     rows, head = coordination.run(lambda c: (replicas(c, archive), log_state(c, archive).head))
@@ -118,8 +108,12 @@ def prepare(
     missing = _missing([file for block in first.change.add for file in block.files()], stores)
     if not missing:
         raise RefusedError(f"every file of entry {index} is at some place: 'holdfast replica sync --all' fetches them")
-    given_up, ends = _building_on(entries, before)
-    return GivingUp(archive, missing, given_up, ends, head, before.name)
+    chosen = _Chosen(before.archive.state)
+    for entry in entries:
+        if not entry.failed:
+            chosen.look_at(entry)
+    ends = {source: chosen.ends_of(source) for source in sorted(chosen.sources)}
+    return GivingUp(archive, missing, tuple(chosen.entries), ends, head, before.name)
 
 
 def give_up_in_time(
@@ -131,19 +125,16 @@ def give_up_in_time(
     wait: float = 0.0,
     places: Callable[[str], ObjectStore] = open_store,
 ) -> tuple[timedelta, tuple[int, ...]]:
-    """Give up an entry once its files have been missing for long.
+    """Give up an entry once its files have been missing for long; return the time left, or zero and the indexes.
 
-    No person was asked what would be lost: so all replicas must be readable, lost ones, too. The time starts over
-    whenever one is not, or after as long without a look.
+    No person was asked: so all replicas must be readable, lost ones, too. The time starts over whenever one is not, or
+    after as long without a look.
 
-    :param after: so long a file may be looked for, and put where a replica finds it.
-    :return: how long that is still to be; or zero, and the indexes of the entries that were given up.
-    :raises UsageError, RefusedError, OldStoreError, StoreError: as `prepare` does.
-    :raises LockBusy, BusyError: as `give_up` does.
+    :raises HoldfastError, StoreError, LockBusy: as `prepare` and `give_up` do.
     """
 
     def note(connection: Connection) -> float:
-        return missing.note_missing(connection, archive, index, pause=after.total_seconds())
+        return log.note_missing(connection, archive, index, pause=after.total_seconds())
 
     try:
         prepare(coordination, archive, index, places=places, ask_lost=True)
@@ -154,7 +145,7 @@ def give_up_in_time(
     except (BusyError, LockError):
         raise
     except (HoldfastError, StoreError):
-        coordination.run(lambda c: missing.clear_missing(c, archive, first=index, last=index))
+        coordination.run(lambda c: log.clear_missing(c, archive, first=index, last=index))
         raise
     return timedelta(), tuple(entry.index for entry in given_up.entries)
 
@@ -173,13 +164,7 @@ def _asked(
     *,
     ask_lost: bool,
 ) -> list[ReadableReplica]:
-    """Return the replicas that are not lost, once all were read.
-
-    None of them has executed the entry.
-
-    :raises RefusedError: one could not be asked, or has.
-    :raises OldStoreError: one contradicts the store.
-    """
+    """Return the replicas that are not lost, once all were read and none has executed the entry."""
     pointers = {row.name: row.pointer for row in rows if not row.is_lost}
     good = [replica for replica in surveyed if replica.name in pointers]
     waited_for = [replica for replica in (surveyed if ask_lost else good) if isinstance(replica, UnreadableReplica)]
@@ -202,10 +187,7 @@ def _asked(
 
 
 def _missing(files: Sequence[FileRecord], stores: Sequence[ObjectStore]) -> tuple[str, ...]:
-    """Return the files that no replica has as they were written.
-
-    Files that seem to be there are read.
-    """
+    """Return the files that no replica has as they were written; what seems to be there is read."""
     lacking = [{file.path for file in missing_files(store, files)} for store in stores]
 
     def is_somewhere(file: FileRecord) -> bool:
@@ -216,25 +198,8 @@ def _missing(files: Sequence[FileRecord], stores: Sequence[ObjectStore]) -> tupl
     return tuple(file.path for file in files if not is_somewhere(file))
 
 
-def _building_on(entries: Sequence[LogEntry], before: ReadableReplica) -> tuple[tuple[LogEntry, ...], dict[str, Ends]]:
-    """Return the first entry and those that build on it.
-
-    With them comes what is left of their sources.
-
-    :param before: stands right before the first one.
-    """
-    chosen = _Chosen(before.archive.state)
-    for entry in entries:
-        if not entry.failed:
-            chosen.look_at(entry)
-    return tuple(chosen.entries), {source: chosen.ends_of(source) for source in sorted(chosen.sources)}
-
-
 class _Chosen:
-    """The entries that are given up, found one by one in the order of the log.
-
-    :param state: before the first one, which is given up itself.
-    """
+    """Entries that are given up, from the first one on, in the order of the log."""
 
     def __init__(self, state: State) -> None:
         self.entries: list[LogEntry] = []
@@ -246,17 +211,10 @@ class _Chosen:
         """Positions of sources to which only what is given up has come."""
 
     def ends_of(self, source: str) -> Ends:
-        """Return the end positions that are left of a source.
-
-        They are those of its backups and of its changes.
-        """
         return self._ends.get(source, (self._state.ends.get(source, ""), self._state.streams.get(source, "")))
 
     def look_at(self, entry: LogEntry) -> None:
-        """Give up an entry that is the first one or builds on a given-up one.
-
-        Of any other entry, record the positions that it reaches.
-        """
+        """Give up an entry that is the first or builds on one; of others, record the positions reached."""
         change = entry.change
         reached = {(block.source.name, end) for block in change.add if (end := stream_end(block))}
         if not self.entries or self._builds_on(change):
@@ -273,10 +231,9 @@ class _Chosen:
                 self._ends[name] = (block.covers.to_position, "" if self._is_cut_off(block) else stream)
 
     def _is_cut_off(self, block: Block) -> bool:
-        """Return whether the changes before a full backup are given up.
+        """Return whether the changes before a full backup, of its own stream, are given up.
 
-        They are those of the full backup's own stream, up to it. Changes from before it would not be joined to it, nor
-        to what is before it: there is no stream to go on with.
+        Changes from before it would be joined to nothing: there is no stream to go on with.
         """
         stream = block.stream
         return stream is not None and not stream.opened and (block.source.name, stream.position) in self._reached
@@ -302,11 +259,8 @@ def give_up(
 
     Return them, and the index of the last entry that records it: there is one for each source.
 
-    :param archive: its id.
-    :param wait: seconds for locks that others hold, on each replica.
     :raises UsageError, RefusedError: as `prepare` does.
-    :raises LockBusy: another process works on a replica.
-    :raises BusyError: the log has changed meanwhile.
+    :raises LockBusy, BusyError: another process works on a replica; or the log has changed meanwhile.
     """
     planned = prepare(coordination, archive, index, ask_lost=ask_lost, places=places)
     rows = coordination.run(lambda c: replicas(c, archive))
@@ -326,14 +280,12 @@ def _write(connection: Connection, planned: GivingUp) -> int:
     if state.head != planned.head or beyond:
         raise BusyError(f"the log of {state.name} has changed meanwhile: start again")
     index = 0
-    for source, (end, stream) in planned.ends.items():
+    for source, ends in planned.ends.items():
         index = log.append_decision(connection, archive, planned.change(source), by=planned.by)
-        s = schema.sources.c
-        of_source = (s.archive == archive, s.source == source)
-        connection.execute(schema.sources.update().where(*of_source).values(end_position=end, stream_end=stream))
+        put_ends(connection, archive, source, ends)
     for entry in planned.entries:
         block = entry.change.add[0] if entry.change.add else None
         identity, name = (block.id, block.source.name) if block else ("", "")
-        missing.clear_missing(connection, archive, first=entry.index, last=entry.index)
+        log.clear_missing(connection, archive, first=entry.index, last=entry.index)
         quorum.give_up(connection, archive, entry.index, block=identity, source=name, dropped_by=index)
     return index

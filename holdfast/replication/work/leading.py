@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from holdfast.common.errors import HoldfastError
 from holdfast.replication.log.leader import LEASE_S, go_on, lead, resign
 from holdfast.replication.log.replicas import renew
-from holdfast.replication.work.lease_renewal import renewing
-from holdfast.replication.work.turn import in_turn
+from holdfast.replication.work.turn import in_turn, renewing
 from locking.one_line import line_logger
 
 if TYPE_CHECKING:
@@ -25,13 +24,7 @@ RENEW_S = LEASE_S / 5
 
 @contextmanager
 def leading(archive: ReplicatedArchive, *, wait: float = 0.0) -> Iterator[ReplicatedArchive]:
-    """Lead through a replica while the block runs.
-
-    Entries that are added then are appended as the leader's.
-
-    :param wait: seconds for another one that leads.
-    :raises BusyError: another replica leads; names it.
-    """
+    """Lead through a replica in the block, whose entries are the leader's; `wait`: seconds for another leader."""
     coordination, acting = archive.in_use()
     epoch = in_turn(
         lambda: coordination.run(lambda c: lead(c, acting)),

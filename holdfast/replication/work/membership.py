@@ -1,14 +1,11 @@
 """Membership of replicas: the first one of an update log, more of them, fewer, and election after all are lost.
 
-Additions and removals are entries of the log, and count once enough of the replicas before have executed them: whoever
-adds or removes one syncs these.
+Additions and removals count once enough of the replicas before have executed them: so these are synced here.
 """
 
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.archive import locks
@@ -16,21 +13,21 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.format.model import LogPlace
 from holdfast.archive.format.state import Change
 from holdfast.common.errors import HoldfastError, RefusedError, UsageError, sentence
-from holdfast.common.side_by_side import ask_side_by_side
 from holdfast.replication.log import schema
 from holdfast.replication.log.consistency_check import archive_place, check_line, look_at, run_agreed
 from holdfast.replication.log.line import entry_id
 from holdfast.replication.log.membership import check_counts, end_membership, join, join_recovered, leave, waited_for
 from holdfast.replication.log.replicas import (
     LogState,
+    change_archive,
     log_state,
     log_states,
+    put_ends,
     register,
     replica,
     replicas,
     why_lost,
 )
-from holdfast.replication.work.survey import LIMIT_S
 from holdfast.replication.work.sync import sync_replica
 from holdfast.storage import open_store
 from locking import LockError, Owner
@@ -53,14 +50,7 @@ FORMAT_SINCE = 2
 
 
 def begin_membership(coordination: CoordinationStore, store: ObjectStore, name: str, *, wait: float = 0.0) -> LogState:
-    """Make an archive the first replica of a new update log.
-
-    Run again after a kill it goes on.
-
-    :param name: of the replica.
-    :param wait: seconds for locks that others hold: no backup may be under way.
-    :raises UsageError: the archive has replicas already, or its format is too old.
-    """
+    """Make an archive the first replica of a new update log; run again after a kill it goes on."""
     with locks.acquire(store, "joining", owner=Owner(), purpose=f"becoming replica {name}", wait=wait) as held:
         archive = Archive.open(store)
         if archive.state.format < FORMAT_SINCE:
@@ -99,15 +89,10 @@ def add(
     wait: float = 0.0,
     places: Callable[[str], ObjectStore] = open_store,
 ) -> None:
-    """Add a replica that has nothing yet; recovery makes it what the others are.
+    """Add a replica that has nothing yet; recovery makes it what the others are. Run again it goes on.
 
-    Run again it goes on.
-
-    :param archive: its id.
-    :param wait: seconds for locks that others hold on the replicas that are synced.
-    :param places: opens a replica by its URL.
     :raises UsageError: the name, or the place, is another one's.
-    :raises OldStoreError: a replica contradicts the coordination store, or what lies at the URL does.
+    :raises OldStoreError: a replica, or what lies at the URL, contradicts the coordination store.
     :raises BusyError: too few replicas could execute the entry; names them.
     """
     check_line(coordination, archive, name, places(url))
@@ -125,16 +110,12 @@ def remove(
     wait: float = 0.0,
     places: Callable[[str], ObjectStore] = open_store,
 ) -> str:
-    """Remove a replica, and return in words what cannot be known any more; "" where it has executed its removal.
+    """Remove a replica; return in words what cannot be known any more, "" where it has executed its removal.
 
-    Nothing at its URL is changed but for that. Run again it goes on.
+    Nothing else at its URL is changed. Run again it goes on.
 
-    :param archive: its id.
     :param force: even where it has what no other one has, and where too few replicas can execute the entry.
-    :param wait, places: as of `add`.
-    :raises RefusedError: it has, or may have, what no other one has.
-    :raises OldStoreError: a replica contradicts the coordination store.
-    :raises BusyError: too few replicas could execute the entry; names them.
+    :raises RefusedError, OldStoreError, BusyError: it may have what no other one has; or as `add` does.
     """
     row = coordination.run(lambda c: replica(c, archive, name))
 
@@ -185,10 +166,7 @@ def _spread(
     wait: float,
     places: Callable[[str], ObjectStore],
 ) -> None:
-    """Sync replicas until an entry by which replicas are added or removed counts.
-
-    :param but_for: the name of a replica that leaves by it and cannot execute it any more.
-    """
+    """Sync replicas until an entry of membership counts; `but_for` leaves by it."""
     count, waiting = coordination.run(lambda c: waited_for(c, archive, index, but_for=but_for))
     for row in waiting:
         if not count:
@@ -200,11 +178,7 @@ def _spread(
 
 
 def only_archive(coordination: CoordinationStore, archive: str | None) -> LogState:
-    """Return the log of the archive that is named, or of the only one.
-
-    :param archive: its id or its name; None: the only one there is.
-    :raises UsageError: there is none, or several.
-    """
+    """Return the log of the archive with this id or name, or of the only one (UsageError)."""
     there = coordination.run(log_states)
     meant = [log for log in there if archive in (None, log.archive, log.name)]
     if len(meant) == 1:
@@ -218,20 +192,6 @@ def only_archive(coordination: CoordinationStore, archive: str | None) -> LogSta
     raise UsageError(f"there is {what} in {coordination.url}; say which by --archive; it has: {names}")
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A replica that may be elected.
-
-    :param index: of the last entry that its archive has; None: it cannot be read.
-    :param problem: why it cannot be elected.
-    """
-
-    name: str
-    url: str
-    index: int | None
-    problem: str = ""
-
-
 def elect(
     coordination: CoordinationStore,
     archive: str,
@@ -242,17 +202,14 @@ def elect(
     places: Callable[[str], ObjectStore] = open_store,
     wait: float = 0.0,
 ) -> int:
-    """Make a lost replica the one to go on with, where all are lost.
+    """Make a lost replica the one to go on with, where all are lost; return how many entries are given up.
 
-    Return how many entries are given up: no replica has them any more. The replica's archive is as it is. Where the log
-    no longer has what follows it, those entries are given up: backups go on from what the elected replica has, and
-    where a source's log does not reach back that far they say so, and start over.
+    Its archive is as it is. Where the log no longer has what follows it, those entries are given up: backups go on from
+    what it has, and where a source's log does not reach back that far, they start over.
 
-    :param lose_entries: give them up.
-    :param lose_acknowledged: also those that a quorum has acknowledged.
-    :raises RefusedError: not all replicas are lost, or it was set aside, or entries would be given up and that was not
-        said.
-    :raises OldStoreError: a replica that can be read has executed an entry that the store does not have.
+    :param lose_entries, lose_acknowledged: give them up, also those that a quorum has acknowledged.
+    :raises RefusedError: not all are lost, or it was set aside, or entries would be given up unsaid.
+    :raises OldStoreError: a readable replica has executed an entry that the store does not have.
     """
     row = coordination.run(lambda c: replica(c, archive, name))
     unnoticed = _lost_unnoticed(coordination, archive, places)
@@ -301,10 +258,7 @@ def elect(
                 _forget_entries(connection, archive, log.head)
                 connection.execute(schema.sources.delete().where(s.archive == archive))
                 for source in sorted({*state.ends, *state.streams}):
-                    unowned = {"archive": archive, "source": source, "owner": "", "owned_until": 0.0}
-                    ends = {"end_position": state.ends.get(source, ""), "stream_end": state.streams.get(source, "")}
-                    connection.execute(schema.sources.insert(), unowned | ends)
-
+                    put_ends(connection, archive, source, (state.ends.get(source, ""), state.streams.get(source, "")))
             if row.is_joining:  # its first recovery was ended just before it was done
                 join_recovered(connection, archive, name)
 
@@ -313,7 +267,7 @@ def elect(
 
 
 def given_up(log: LogState, index: int) -> int:
-    """Return how many entries are given up where the log goes on from a replica that has those up to an index.
+    """Return how many entries are given up where the log goes on from a replica at an index.
 
     Entries that are still there stand behind those that are not: what they add need not follow on anything.
     """
@@ -321,15 +275,12 @@ def given_up(log: LogState, index: int) -> int:
 
 
 def needed_words(log: LogState, index: int) -> str:
-    """Return the options by which a person says that the entries beyond one are given up."""
+    """Return the options by which a person gives up the entries beyond an index."""
     return "--lose-entries --lose-acknowledged" if log.quorum > index else "--lose-entries"
 
 
 def _check_said(log: LogState, name: str, index: int, *, lose_entries: bool, lose_acknowledged: bool) -> None:
-    """Check that the caller has agreed to give up the entries beyond one.
-
-    :raises RefusedError: the caller has not; or a quorum has acknowledged some of them, and that was not said.
-    """
+    """Check that the caller has agreed to give up the entries beyond an index."""
     acknowledged = log.quorum > index
     if lose_entries and (lose_acknowledged or not acknowledged):
         return
@@ -342,20 +293,16 @@ def _check_said(log: LogState, name: str, index: int, *, lose_entries: bool, los
 
 
 def _forget_entries(connection: Connection, archive: str, head: int) -> None:
-    """Remove the rest of the log, and of its quorums.
-
-    Only the content of the elected replica counts.
-    """
+    """Remove the rest of the log, and of its quorums: only the elected replica's content counts."""
     for table in (schema.entries, schema.blocks, schema.quorums, schema.votes):
         connection.execute(table.delete().where(table.c.archive == archive, table.c.index <= head))
-    a = schema.archives.c
-    connection.execute(schema.archives.update().where(a.archive == archive).values(log_start=head + 1))
+    change_archive(connection, archive, log_start=head + 1)
 
 
 def _lost_unnoticed(
     coordination: CoordinationStore, archive: str, places: Callable[[str], ObjectStore]
 ) -> dict[ReplicaRow, str]:
-    """Return why replicas have to be recovered that the store takes for good ones, by their rows."""
+    """Return why replicas have to be recovered that the store takes for good ones, by row."""
     good = [row for row in coordination.run(lambda c: replicas(c, archive)) if not row.is_lost]
     positions = look_at(coordination, archive, good, places)
     whys = {row: why_lost(row, place) for row in good if not isinstance(place := positions[row.name], str)}
@@ -363,39 +310,10 @@ def _lost_unnoticed(
 
 
 def _all_lost(connection: Connection, archive: str, unnoticed: Collection[ReplicaRow]) -> LogState:
-    """Check that all replicas are lost.
-
-    :param unnoticed: rows of those that are, too, though the store says otherwise.
-    """
+    """Check that all replicas are lost, by the store or as was noticed."""
     lost = {(row.name, row.epoch) for row in unnoticed}
     rows = replicas(connection, archive)
     good = [row.name for row in rows if not row.is_lost and (row.name, row.epoch) not in lost]
     if good:
         raise RefusedError(f"not all replicas are lost: those that are can be recovered from {' or '.join(good)}")
     return log_state(connection, archive)
-
-
-def candidates(
-    coordination: CoordinationStore, archive: str, places: Callable[[str], ObjectStore] = open_store
-) -> list[Candidate]:
-    """Return all replicas as candidates, each read from its archive, side by side."""
-    rows = coordination.run(lambda c: replicas(c, archive))
-    answers = ask_side_by_side(
-        {row.name: partial(_candidate, row.name, row.url, places) for row in rows}, limit_s=LIMIT_S
-    )
-    return [
-        Candidate(row.name, row.url, None, problem=sentence(answer)) if isinstance(answer, Exception) else answer
-        for row in rows
-        for answer in (answers[row.name],)
-    ]
-
-
-def _candidate(name: str, url: str, places: Callable[[str], ObjectStore]) -> Candidate:
-    blank = Candidate(name, url, None)
-    try:
-        place = Archive.open(places(url)).state.log
-    except Exception as error:  # noqa: BLE001 - a fault of one does not hide the others
-        return replace(blank, problem=sentence(error))
-    if place is None or place.replica != name:
-        return replace(blank, problem="something else lies there")
-    return replace(blank, index=place.index, problem="it was set aside" if place.set_aside else "")

@@ -1,7 +1,4 @@
-"""Wait for the quorum of a backup.
-
-The waiting process brings the other replicas up to the backup, and holds no lock.
-"""
+"""Wait for the quorum of a backup: it brings the other replicas up to the backup, and holds no lock."""
 
 from __future__ import annotations
 
@@ -48,120 +45,11 @@ SILENT_S = 600.0
 """So long beyond the quorum's deadline a coordination store is asked again that does not answer."""
 
 
-def look(
-    coordination: CoordinationStore,
-    archive: str,
-    block: str,
-    *,
-    by: str,
-    places: Callable[[str], ObjectStore] = open_store,
-) -> Quorum:
-    """Return the state of a block's quorum.
-
-    Quorums with a deadline that is over fail first.
-
-    :param archive: its id.
-    :param by: the replica that it was appended by.
-    :param places: opens that one by its URL.
-    :raises StoreAwayError: the store did not answer. It may be asked again.
-    :raises OutcomeUnknownError: nothing is known of it any more.
-    """
-    return _look(coordination, archive, block, by, places)[0]
-
-
-def _look(
-    coordination: CoordinationStore, archive: str, block: str, by: str, places: Callable[[str], ObjectStore]
-) -> tuple[Quorum, float]:
-    """Return the state of a quorum, and the store's time."""
-
-    if _ask(coordination, lambda c: quorum.overdue(c, archive)):
-        _fail_overdue(coordination, archive, by, places)
-    waiting, now = _ask(coordination, lambda c: (quorum.of_block(c, archive, block), clock(c)))
-    waiting = waiting or _remembered(coordination, archive, block, by, places)
-    if waiting is None:
-        raise OutcomeUnknownError(
-            f"the update log knows nothing of a quorum for block {block} any more: 'holdfast points' shows whether the "
-            "backup is there"
-        )
-    return waiting, now
-
-
-def _fail_overdue(coordination: CoordinationStore, archive: str, by: str, places: Callable[[str], ObjectStore]) -> None:
-    """Have quorums fail whose deadline is over, where enough replicas agree with the coordination store."""
-
-    def fail(connection: Connection, answers: Answers) -> None:
-        log.fail_overdue(connection, archive, by=by, unread=answers.unread)
-
-    try:
-        run_agreed(coordination, archive, fail, places)
-    except OutcomeUnknownError as error:
-        raise StoreAwayError(sentence(error)) from error
-
-
-def _ask(coordination: CoordinationStore, work: Callable[[Connection], T]) -> T:
-    """Run a transaction that can be run again.
-
-    So a lost answer means no more than a store that is away.
-    """
-    try:
-        return coordination.run(work)
-    except OutcomeUnknownError as error:
-        raise StoreAwayError(sentence(error)) from error
-
-
-def _remembered(
-    coordination: CoordinationStore, archive: str, block: str, by: str, places: Callable[[str], ObjectStore]
-) -> Quorum | None:
-    """Return the outcome of a quorum that was trimmed since.
-
-    The replica that the entry came from knows it: it has executed all that was trimmed, so it has the block, or knows
-    which entry has removed it. How many replicas were asked for is not known any more: those are counted that have
-    executed the entry.
-
-    :returns: None where that replica does not know it either.
-    """
-    start, rows = _ask(coordination, lambda c: (log_state(c, archive).start, replicas(c, archive)))
-    mine = next((row for row in rows if row.name == by and not row.is_lost), None)
-    if mine is None:
-        return None
-    try:
-        replica, _ = open_replica(places(mine.url), archive, by)
-        state = replica.state
-        removed = state.removed.get(block)
-        added = state.blocks[block].commit if block in state.blocks else removed.added if removed else None
-        if added is None:
-            return None
-        commit = replica.commit(added)
-        is_dropped = removed is not None and replica.commit(removed.removed).kind == log.DROP
-    except (HoldfastError, StoreError):
-        return None
-    index = commit.log.index if commit.log else 0
-    if not 0 < index < start:
-        return None
-    source = next(new.source.name for new in commit.add if new.id == block)
-    have = () if is_dropped else tuple(row.name for row in rows if not row.is_lost and row.pointer > index)
-    return Quorum(
-        index=index,
-        block=block,
-        source=source,
-        size=len(have),
-        state=quorum.FAILED if is_dropped else quorum.COMMITTED,
-        deadline=0.0,
-        dropped_by=0,
-        votes=have,
-    )
-
-
 @contextmanager
 def opened_to_wait(address: AnyAddress, block: str, *, patience: float) -> Iterator[CoordinationStore]:
-    """Open the coordination store to wait for the quorum of a block.
+    """Open the coordination store to wait for a quorum; one that does not answer is asked again.
 
-    A store that does not answer is asked again.
-
-    :param address: of the store; None for what the environment says.
-    :param patience: seconds.
-    :raises BusyError: it does not answer when the patience is over.
-    :raises OutcomeUnknownError: it has not answered for long.
+    :raises BusyError, OutcomeUnknownError: it does not answer when the patience is over; or for long.
     """
     with ExitStack() as stack:
         try:
@@ -205,9 +93,7 @@ def _unsettled(waiting: Quorum, words: str) -> OutcomeUnknownError:
 class QuorumWait:
     """Wait for the quorum of a block.
 
-    :param archive: its id.
     :param by: the replica that it was appended by.
-    :param places: opens another one by its URL.
     :param check: raises if there is no reason to wait any more.
     :param say: takes words that say what is waited for, when that changes.
     """
@@ -227,16 +113,13 @@ class QuorumWait:
     """True once the deadline has been over for so long, as the last look found."""
 
     def decided(self, *, patience: float = math.inf, sleep: Callable[[float], None] = time.sleep) -> Quorum:
-        """Wait until the quorum is settled, and return it.
+        """Wait until the quorum is settled, and return it; a failed backup is taken back, if that can be.
 
-        It is once as many replicas have executed that it has succeeded. A backup that has failed is taken back from the
-        replica it was appended by, where that can be now. A store that does not answer is asked again: the backup may
-        succeed meanwhile.
+        A store that does not answer is asked again: the backup may succeed meanwhile.
 
         :param patience: seconds; the quorum's own deadline ends the wait in any case.
         :raises BusyError: it is not settled then, as far as is known.
-        :raises OutcomeUnknownError: nothing is known of it any more; or until long after the deadline the store did not
-            answer, or too few replicas have executed that it has succeeded.
+        :raises OutcomeUnknownError: nothing is known of it; or the store, or enough replicas, did not answer for long.
         """
         said, until = "", time.monotonic() + patience
         while True:
@@ -263,27 +146,23 @@ class QuorumWait:
             sleep(POLL_S)
 
     def bring(self) -> Quorum:
-        """Sync replicas until the quorum is settled: those without a vote, then those that do not know its success.
-
-        Return its state.
-        """
-        waiting = self._bring(self._look(), quorum.PENDING)
+        """Sync replicas until the quorum is settled: first those without a vote, then those unaware of success."""
+        waiting = self._bring(self.look(), quorum.PENDING)
         return self._bring(waiting, quorum.COMMITTED)
 
     def _bring(self, waiting: Quorum, state: str) -> Quorum:
-        """Sync replicas one by one while a quorum is in a state and not settled; return what it is then."""
-        rows = _ask(self.coordination, lambda c: replicas(c, self.archive))
+        rows = self._ask(lambda c: replicas(c, self.archive))
         for row in sorted(rows, key=lambda row: row.name not in waiting.votes):
             if waiting.state != state or waiting.is_settled:
                 break
             if row.name in (waiting.votes if state == quorum.PENDING else waiting.executed_by):
                 continue
-            now = _ask(self.coordination, clock)
+            now = self._ask(clock)
             if is_paused(row, now):
                 self.refused[row.name] = silence_words(row, now)
             else:
                 self._sync(row.name, row)
-                waiting = self._look()
+                waiting = self.look()
         return waiting
 
     def describe(self, waiting: Quorum) -> str:
@@ -293,21 +172,79 @@ class QuorumWait:
         return waiting.describe() + (f". {why}" if why else "")
 
     def check_success(self, decided: Quorum) -> None:
-        """Check that a decided quorum has succeeded.
-
-        :raises QuorumFailedError: it has not.
-        """
+        """Check that a decided quorum has succeeded, or raise QuorumFailedError."""
         if decided.state == quorum.FAILED:
             raise QuorumFailedError(
                 f"the backup was taken back, since too few replicas had it in time: {self.describe(decided)}. Nothing "
                 "of it counts. See docs/runbooks/quorum-cannot-be-reached.md, then start it again"
             )
 
-    def _look(self) -> Quorum:
-        waiting, now = _look(self.coordination, self.archive, self.block, self.by, self.places)
+    def look(self) -> Quorum:
+        """Return the state of the quorum; overdue ones fail first.
+
+        :raises StoreAwayError, OutcomeUnknownError: the store did not answer; or nothing is known of it any more.
+        """
+        if self._ask(lambda c: quorum.overdue(c, self.archive)):
+            self._fail_overdue()
+        known, now = self._ask(lambda c: (quorum.of_block(c, self.archive, self.block), clock(c)))
+        waiting = known or self._remembered()
+        if waiting is None:
+            raise OutcomeUnknownError(
+                f"the update log knows nothing of a quorum for block {self.block} any more: 'holdfast points' shows "
+                "whether the backup is there"
+            )
         self._silent_until = time.monotonic() + max(0.0, waiting.deadline - now) + SILENT_S
         self._is_long_over = now > waiting.deadline + SILENT_S
         return waiting
+
+    def _ask(self, work: Callable[[Connection], T]) -> T:
+        """Run a transaction that can be run again, where a lost answer only means a store that is away."""
+        try:
+            return self.coordination.run(work)
+        except OutcomeUnknownError as error:
+            raise StoreAwayError(sentence(error)) from error
+
+    def _fail_overdue(self) -> None:
+        """Fail overdue quorums, where enough replicas agree with the coordination store."""
+
+        def fail(connection: Connection, answers: Answers) -> None:
+            log.fail_overdue(connection, self.archive, by=self.by, unread=answers.unread)
+
+        try:
+            run_agreed(self.coordination, self.archive, fail, self.places)
+        except OutcomeUnknownError as error:
+            raise StoreAwayError(sentence(error)) from error
+
+    def _remembered(self) -> Quorum | None:
+        """Return the outcome of a quorum that was trimmed since, by the replica that its entry came from.
+
+        That one has executed all that was trimmed: it has the block, or knows which entry has removed it. How many
+        replicas were asked for is not known: those count that have executed the entry.
+        """
+        start, rows = self._ask(lambda c: (log_state(c, self.archive).start, replicas(c, self.archive)))
+        mine = next((row for row in rows if row.name == self.by and not row.is_lost), None)
+        if mine is None:
+            return None
+        try:
+            replica, _ = open_replica(self.places(mine.url), self.archive, self.by)
+            state = replica.state
+            removed = state.removed.get(self.block)
+            added = (
+                state.blocks[self.block].commit if self.block in state.blocks else removed.added if removed else None
+            )
+            if added is None:
+                return None
+            commit = replica.commit(added)
+            is_dropped = removed is not None and replica.commit(removed.removed).kind == log.DROP
+        except (HoldfastError, StoreError):
+            return None
+        index = commit.log.index if commit.log else 0
+        if not 0 < index < start:
+            return None
+        source = next(new.source.name for new in commit.add if new.id == self.block)
+        have = () if is_dropped else tuple(row.name for row in rows if not row.is_lost and row.pointer > index)
+        decided = quorum.FAILED if is_dropped else quorum.COMMITTED
+        return Quorum(index, self.block, source, len(have), decided, deadline=0.0, dropped_by=0, votes=have)
 
     def _sync(self, name: str, row: ReplicaRow | None = None) -> None:
         self.refused.pop(name, None)
@@ -327,11 +264,7 @@ def settle(
     check: Callable[[], None] = lambda: None,
     say: Callable[[str], None] = lambda words: None,
 ) -> None:
-    """Wait until the quorums of all backups of a source are settled.
-
-    :param check, say: as of `QuorumWait`.
-    :raises QuorumFailedError: one was pending, and has failed.
-    """
+    """Wait until all quorums of a source's backups are settled, or raise QuorumFailedError."""
     coordination, acting = archive.in_use()
     for unsettled in coordination.run(lambda c: quorum.unsettled(c, acting.archive, source)):
         waiting = QuorumWait(coordination, acting.archive, unsettled.block, acting.name, archive.places, check, say)

@@ -1,14 +1,12 @@
-"""Rebuild of an archive's update log from its replicas.
+"""Rebuild of an archive's update log from its replicas, for a coordination store that was lost.
 
-It is for a coordination store that was lost. The log goes on behind the entry that the furthest replica has executed.
-All that is there counts, also a block that still waited for its quorum. Replicas that have the same go on as they are,
-unless the store still knows that they were lost before; all others are lost, and recovery gives them what they lack.
-Nothing is deleted anywhere.
+The log goes on behind the entry that the furthest replica has executed. All that is there counts, also a block that
+still waited for its quorum. Replicas that have the same go on as they are, unless the store still knows that they were
+lost; all others are lost, and recovery gives them what they lack. Nothing is deleted anywhere.
 
 The order is what makes it safe. A store that still knows the archive is closed first, by an id that no replica has.
-Then each replica that can be read says in a commit that it follows the log of a new id: from then on, whoever still has
-the old store contradicts it. Only then is the log written. Killed in between, it is run again: nothing can be appended
-until it has come to its end.
+Then each readable replica says in a commit that it follows the log of a new id: the old store is contradicted from
+then on. Only then is the log written. Killed in between, it is run again: nothing can be appended until its end.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from __future__ import annotations
 import uuid
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -30,6 +29,7 @@ from holdfast.replication.log.replicas import (
     Acting,
     LogState,
     add,
+    change_archive,
     change_row,
     first_epoch,
     log_states,
@@ -43,7 +43,7 @@ from holdfast.storage import open_store
 from locking import Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -58,10 +58,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KnownArchive:
-    """State of the archive that the store still has.
-
-    :param unsettled: blocks whose quorum was pending, or had failed.
-    """
+    """State of the archive that the store still has; `unsettled` blocks had no successful quorum."""
 
     log: LogState
     rows: tuple[ReplicaRow, ...]
@@ -71,12 +68,11 @@ class KnownArchive:
 
 @dataclass(frozen=True)
 class Rebuilding:
-    """Plan of a rebuild.
+    """Plan of a rebuild, and its result where `store` has the new log's id.
 
-    :param archive: its id; `name`: its name.
     :param record: None: the store knows nothing of it.
-    :param is_needed: the store knows nothing of it, or no replica of it, or contradicts one.
-    :param chosen, without, lose_acknowledged: as `decide` takes them.
+    :param is_needed: the store knows no replica of it, or contradicts one.
+    :param choose: `decide`, with what a person said.
     """
 
     archive: str
@@ -85,9 +81,8 @@ class Rebuilding:
     replicas: tuple[SurveyedReplica, ...]
     survey: Survey
     is_needed: bool
-    chosen: str | None
-    without: tuple[str, ...]
-    lose_acknowledged: bool = False
+    choose: Callable[..., Survey]
+    store: str = ""
 
     @property
     def head(self) -> int:
@@ -101,10 +96,7 @@ class Rebuilding:
 
     @property
     def unsettled(self) -> tuple[str, ...]:
-        """Return the blocks that count from then on without a quorum.
-
-        Their quorum was pending or had failed.
-        """
+        """Return the blocks that count from then on without a quorum."""
         return tuple(sorted(self.record.unsettled & self.state.blocks.keys())) if self.record else ()
 
     @property
@@ -113,11 +105,7 @@ class Rebuilding:
         return max(0, self.record.log.head - self.head) if self.record else 0
 
     def check(self, *, force: bool) -> None:
-        """Check that the rebuild is needed and loses nothing unasked.
-
-        :param force: also where the store is as it should be.
-        :raises RefusedError: it is as it should be; or a replica has what would be lost.
-        """
+        """Check that the rebuild is needed, or forced, and loses nothing unasked (RefusedError)."""
         if not self.is_needed and not force:
             unread = [replica.name for replica in self.replicas if isinstance(replica, UnreadableReplica)]
             raise RefusedError(
@@ -140,13 +128,10 @@ def prepare(
 ) -> Rebuilding:
     """Plan a rebuild from the replicas, without changing anything.
 
-    :param urls: of replicas, by name. Those that the store still knows come to it, and those that their commits name.
+    :param urls: of replicas, by name; those that the store and their commits name come to them.
     :param word: the archive's id or name; None: the one of these replicas, else the only one in the store.
-    :param source: the replica that the log is to go on from; None: the one that has come furthest.
-    :param without: names of replicas that are left out: they are lost, even with files that no other has.
-    :param lose_acknowledged: also where a backup is given up whose quorum had succeeded.
-    :raises UsageError: the replicas are of several archives, or none is named.
-    :raises RefusedError: the log could go on from none of them.
+    :param source, without, lose_acknowledged: as `decide` takes them.
+    :raises UsageError, RefusedError: no archive, or several, are named; or the log could go on from no replica.
     """
     surveyed = ask(urls, places)
     archive, name = _archive(coordination, surveyed, word)
@@ -156,23 +141,13 @@ def prepare(
     surveyed += ask(_named(surveyed), places)
     surveyed = sorted(of_archive(surveyed, archive), key=lambda replica: replica.name)
     needed = record is None or coordination.run(lambda c: _contradicts(c, record, surveyed, coordination.url))
-    lost = coordination.run(lambda c: _lost(c, archive))
-    survey = decide(surveyed, source=source, without=without, lost=lost, lose_acknowledged=lose_acknowledged)
-    return Rebuilding(
-        archive,
-        name,
-        record,
-        tuple(surveyed),
-        survey,
-        needed,
-        source,
-        tuple(without),
-        lose_acknowledged=lose_acknowledged,
-    )
+    lost = _lost(record.rows) if record else {}
+    choose = partial(decide, source=source, without=tuple(without), lose_acknowledged=lose_acknowledged)
+    return Rebuilding(archive, name, record, tuple(surveyed), choose(surveyed, lost=lost), needed, choose)
 
 
 def _named(surveyed: Sequence[SurveyedReplica]) -> dict[str, str]:
-    """Return the URLs of replicas that the furthest one's commits name, by name, but for those that were asked."""
+    """Return the URLs by name that the furthest replica's commits name, but for those asked."""
     readable = [replica.place for replica in surveyed if isinstance(replica, ReadableReplica)]
     furthest = max(readable, key=lambda place: (not place.set_aside, place.index), default=None)
     asked = {replica.name for replica in surveyed}
@@ -215,16 +190,12 @@ def _record(connection: Connection, archive: str) -> KnownArchive | None:
     return KnownArchive(log, tuple(replicas(connection, archive)), epoch, frozenset(unsettled.scalars()))
 
 
-def _lost(connection: Connection, archive: str) -> dict[str, str]:
-    """Return the reasons of lost replicas that the store still has, by name."""
-    return {row.name: row.lost_reason for row in replicas(connection, archive) if row.is_lost}
+def _lost(rows: Iterable[ReplicaRow]) -> dict[str, str]:
+    return {row.name: row.lost_reason for row in rows if row.is_lost}
 
 
 def _contradicts(connection: Connection, record: KnownArchive, surveyed: Sequence[SurveyedReplica], store: str) -> bool:
-    """Return whether a replica contradicts the coordination store.
-
-    It follows another log, or has executed an entry that the store does not have; or the store has no replica at all.
-    """
+    """Return whether a replica contradicts the store, or the store has no replica at all."""
     if not record.rows:
         return True
     good = {row.name for row in record.rows if not row.is_lost} or {row.name for row in record.rows}
@@ -242,17 +213,6 @@ def _contradicts(connection: Connection, record: KnownArchive, surveyed: Sequenc
     return False
 
 
-@dataclass(frozen=True)
-class Rebuilt:
-    """Result of a rebuild.
-
-    :param store: the id that the store has for it.
-    """
-
-    store: str
-    plan: Rebuilding
-
-
 def rebuild(
     coordination: CoordinationStore,
     planned: Rebuilding,
@@ -260,17 +220,12 @@ def rebuild(
     force: bool = False,
     wait: float = 0.0,
     places: Callable[[str], ObjectStore] = open_store,
-) -> Rebuilt:
-    """Rebuild the update log.
+) -> Rebuilding:
+    """Rebuild the update log; a rebuild that was killed is prepared and run again, and goes on.
 
-    A rebuild that was killed is prepared and run again, and goes on.
-
-    :param planned: what `prepare` has found out.
     :param force: also where the store is as it should be.
-    :param wait: seconds for locks that others hold, on each replica.
     :raises RefusedError: there is nothing to rebuild, or a replica has what would be lost.
-    :raises LockBusy: another process works on a replica, or rebuilds, too.
-    :raises BusyError: a replica or the store was changed meanwhile.
+    :raises LockBusy, BusyError: another process works on a replica; or one, or the store, was changed meanwhile.
     """
     planned.check(force=force)
     with ExitStack() as stack:
@@ -279,15 +234,8 @@ def rebuild(
         locked = ask({replica.name: replica.url for replica in _in_order(planned.replicas)}, places)
         unread = [replica for replica in planned.replicas if replica.name not in held]
         surveyed = sorted((*of_archive(locked, planned.archive), *unread), key=lambda replica: replica.name)
-        lost = coordination.run(lambda c: _lost(c, planned.archive))
-        survey = decide(
-            surveyed,
-            source=planned.chosen,
-            without=planned.without,
-            lost=lost,
-            lose_acknowledged=planned.lose_acknowledged,
-        )
-        work = replace(planned, replicas=tuple(surveyed), survey=survey)
+        lost = _lost(coordination.run(lambda c: replicas(c, planned.archive)))
+        work = replace(planned, replicas=tuple(surveyed), survey=planned.choose(surveyed, lost=lost))
         work.survey.check()
 
         def check() -> None:
@@ -301,14 +249,11 @@ def rebuild(
             _move(work, replica, log, check, held[replica.name].fence)
         entries = _entry_ids(coordination, work)
         coordination.run(lambda c: _write(c, work, closed, store, entries))
-    return Rebuilt(store, work)
+    return replace(work, store=store)
 
 
 def _in_order(surveyed: Sequence[SurveyedReplica]) -> list[ReadableReplica]:
-    """Return the readable replicas in the order of their locks.
-
-    Every process takes the locks in this order.
-    """
+    """Return the readable replicas in the order in which every process takes their locks."""
     return sorted(
         (replica for replica in surveyed if isinstance(replica, ReadableReplica)), key=lambda replica: replica.url
     )
@@ -320,13 +265,10 @@ def _locked(locked: ReadableReplica, wait: float) -> HeldLocks:
 
 
 def _close(connection: Connection, work: Rebuilding, closed: str) -> None:
-    """Close the log by an id that no replica has.
-
-    Nothing can be appended to it any more, not even by a process that is just about to.
-    """
+    """Close the log by an id that no replica has: nothing can be appended to it any more."""
     _check_unchanged(connection, work, work.record.log.store if work.record else None)
-    a, r = schema.archives.c, schema.replicas.c
-    connection.execute(schema.archives.update().where(a.archive == work.archive).values(store=closed))
+    r = schema.replicas.c
+    change_archive(connection, work.archive, store=closed)
     connection.execute(schema.replicas.update().where(r.archive == work.archive).values(epoch=r.epoch + 1))
 
 
@@ -337,7 +279,7 @@ def _check_unchanged(connection: Connection, work: Rebuilding, store: str | None
 
 
 def _stores_before(work: Rebuilding) -> dict[str, int]:
-    """Return the stores that the log was in before, each with the index of its last entry that counts."""
+    """Return the stores that the log was in before, each with its last index that counts."""
     same = [fate.replica for fate in work.survey.fates if not fate.lost or fate.replica is work.survey.source]
     before: dict[str, int] = {}
     for place in (
@@ -349,7 +291,7 @@ def _stores_before(work: Rebuilding) -> dict[str, int]:
 
 
 def _members(work: Rebuilding) -> dict[str, str]:
-    """Return the replicas that commits name from now on; none where no entry has added or removed any yet."""
+    """Return the replicas that commits name from now on; none where no entry has named any yet."""
     return (
         {fate.replica.name: fate.replica.url for fate in work.survey.fates} if work.survey.source.place.members else {}
     )
@@ -364,9 +306,7 @@ def _move(
 ) -> None:
     """Commit that a replica follows another store's log from its last entry.
 
-    One that the log does not go on with as it is says that what it has more does not count.
-
-    :param log: what all are to say of that.
+    One that is not equal to the source says by that that what it has more does not count.
     """
     lost = {fate.replica.name for fate in work.survey.fates if fate.lost}
 
@@ -388,12 +328,7 @@ def _move(
 
 
 def _write(connection: Connection, work: Rebuilding, closed: str, store: str, entries: Mapping[int, str]) -> None:
-    """Write the new log.
-
-    It begins behind the entries that are there, and all of them count.
-
-    :param entries: ids of these by index, as far as they are known.
-    """
+    """Write the new log, behind the entries that are there; `entries`: their known ids, by index."""
     _check_unchanged(connection, work, closed if work.record else None)
     epochs = {row.name: row.epoch for row in replicas(connection, work.archive)}
     first = first_epoch(connection, work.archive) if work.record else 0
@@ -403,12 +338,8 @@ def _write(connection: Connection, work: Rebuilding, closed: str, store: str, en
     source, head, state = work.survey.source, work.head, work.state
     log = LogState(work.archive, work.name, store, head=head, start=head + 1)
     register(connection, log, name=source.name, url=source.url, ends=state.ends, streams=state.streams)
-    a = schema.archives.c
-    connection.execute(
-        schema.archives.update()
-        .where(a.archive == work.archive)
-        .values(quorum_index=head, leader_epoch=work.record.leader_epoch + 1 if work.record else 0, epochs=first)
-    )
+    leader_epoch = work.record.leader_epoch + 1 if work.record else 0
+    change_archive(connection, work.archive, quorum_index=head, leader_epoch=leader_epoch, epochs=first)
     line.write_line(connection, work.archive, entries, _stores_before(work))
     for fate in work.survey.fates:
         _write_replica(connection, work, fate, epochs.get(fate.replica.name, first) + 1)
@@ -418,10 +349,7 @@ def _write(connection: Connection, work: Rebuilding, closed: str, store: str, en
 
 
 def _entry_ids(coordination: CoordinationStore, work: Rebuilding) -> dict[int, str]:
-    """Return the ids of the line's entries, as far as replicas or the old store know them.
-
-    Two lines with the same entry at one index have the same ones before it.
-    """
+    """Return the ids of the line's entries; lines with the same entry at one index agree before it."""
     logged = coordination.run(lambda c: line.entry_ids(c, work.archive))
     ids = _executed(work.survey.source.archive, logged)
     others = [
@@ -434,10 +362,7 @@ def _entry_ids(coordination: CoordinationStore, work: Rebuilding) -> dict[int, s
 
 
 def _executed(archive: Archive, logged: Mapping[int, str]) -> dict[int, str]:
-    """Return the ids of the entries that a replica has executed since its last recovery, by index.
-
-    :param logged: the ids before the first entry that is in it, too, are left out.
-    """
+    """Return ids of entries executed since the last recovery, back to the first that is logged, too."""
     ids: dict[int, str] = {}
     with suppress(DamagedError):
         for commit in archive.newest_first() if logged else reversed(list(archive.commits())):
@@ -451,10 +376,7 @@ def _executed(archive: Archive, logged: Mapping[int, str]) -> dict[int, str]:
 
 
 def _abandoned(connection: Connection, work: Rebuilding) -> dict[str, str]:
-    """Return the blocks that no entry may add any more.
-
-    Their files may be gone. Each comes with the replica that they lie at.
-    """
+    """Return the blocks that no entry may add any more, each with the replica that they lie at."""
     b = schema.abandoned.c
     recorded = connection.execute(sa.select(b.block, b.replica).where(b.archive == work.archive))
     committed = {

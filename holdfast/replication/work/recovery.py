@@ -1,6 +1,4 @@
-"""Recovery of a lost replica from another one.
-
-Only files that are missing or damaged are copied.
+"""Recovery of a lost replica from another one. Only files that are missing or damaged are copied.
 
 The order is what makes it safe. The replica gets a new epoch while it is still lost, and says in its own archive that
 it must not be read. What it is to have comes from *one* commit of the other one, whose pointer was taken before and
@@ -18,12 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.archive import locks
 from holdfast.archive.archive import IDENTITY_KEY, Archive
-from holdfast.archive.files.transfer import is_whole, replace_file
+from holdfast.archive.files.transfer import CHUNK_S, FileCopier
 from holdfast.archive.format.block_ref import load
 from holdfast.archive.format.model import Adopted
 from holdfast.archive.format.state import Change
 from holdfast.common.errors import DamagedError, HoldfastError, UsageError, sentence
-from holdfast.common.side_by_side import ask_side_by_side, do_side_by_side
+from holdfast.common.side_by_side import ask_side_by_side
 from holdfast.replication.log import recovery_claim
 from holdfast.replication.log.consistency_check import (
     LIMIT_S,
@@ -36,7 +34,6 @@ from holdfast.replication.log.consistency_check import (
 )
 from holdfast.replication.log.errors import EpochOverError, SilentReplicaError
 from holdfast.replication.log.replicas import LEASE_S, Acting, mark_lost, replicas, why_lost
-from holdfast.replication.work.fetch_files import fetch, missing_files
 from holdfast.replication.work.turn import in_turn
 from holdfast.storage import open_store
 from locking import LockError, Owner
@@ -44,12 +41,11 @@ from locking.one_line import line_logger
 from locking.store import ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterator, Set
 
     from sqlalchemy import Connection
 
     from holdfast.archive.format.block import Block
-    from holdfast.archive.format.document import FileRecord
     from holdfast.archive.format.model import LogPlace
     from holdfast.archive.format.state import State
     from holdfast.replication.log.consistency_check import Answers
@@ -61,22 +57,10 @@ logger = line_logger(__name__)
 
 T = TypeVar("T")
 
-_AT_ONCE = 8
-"""Files that are read at a time."""
-
-_PART_FILES = 64
-_PART_BYTES = 1 << 30
-"""After so much the lease is renewed: with 2 MB a second that is still in time."""
-
 
 @dataclass(frozen=True)
 class Recovered:
-    """Result of a recovery.
-
-    :param index: of the last entry that the replica has.
-    :param files, size: that were copied, and their bytes; `kept`: files that were there.
-    :param aside: ids of blocks that only this replica had: their files stay where they are.
-    """
+    """Result of a recovery; `kept` files were there, the blocks `aside` only this replica had."""
 
     replica: str
     source: str
@@ -110,19 +94,14 @@ def recover(
     lease: float = LEASE_S,
     places: Callable[[str], ObjectStore] = open_store,
 ) -> Recovered:
-    """Recover a lost replica from another one.
+    """Recover a lost replica from another one; run again after a kill, it goes on with the files that are there.
 
-    A recovery that was killed is run again, and goes on with the files that are there.
-
-    :param archive: its id.
     :param source: the replica to copy from; None: the one that has executed most.
-    :param deep: read what is there, too, and replace what is not what was written; else sizes are compared.
-    :param wait: seconds for locks that others hold.
+    :param deep: read what is there, too, and replace what is damaged; else sizes are compared.
     :raises UsageError: something else than this replica is at its place.
     :raises SilentReplicaError: its place, or that of the source, does not answer in time.
-    :raises OldStoreError: it, or another replica, has executed an entry that the coordination store does not have.
-    :raises DamagedError: there is no archive at its place, and it is not new; or the source has not all that it names:
-        what is missing is said, and the replica stays lost.
+    :raises OldStoreError: a replica has executed an entry that the coordination store does not have.
+    :raises DamagedError: it is not new and not at its place; or the source lacks what it names: it stays lost.
     """
     until = time.monotonic() + wait
 
@@ -183,10 +162,7 @@ def recover(
 
 @contextmanager
 def _given_up_where_it_fails(coordination: CoordinationStore, acting: Acting) -> Iterator[None]:
-    """Let the next recovery begin at once where this one fails.
-
-    A process that is killed leaves its lease to end by itself.
-    """
+    """Let the next recovery begin at once where this one fails; a killed one's lease has to end."""
     try:
         yield
     except Exception:
@@ -215,10 +191,7 @@ def _vanished(
     places: Callable[[str], ObjectStore],
     error: HoldfastError,
 ) -> HoldfastError:
-    """Return the error of a recovery whose source cannot be read, which says what others there are.
-
-    :param places: opens a replica by its URL.
-    """
+    """Return the error of a recovery whose source cannot be read, which says what others there are."""
     rows = coordination.run(lambda c: replicas(c, archive))
     good = [row for row in rows if not row.is_lost and row.name != source.name]
     positions = look_at(coordination, archive, good, places)
@@ -240,10 +213,7 @@ def _read(coordination: CoordinationStore, origin: ObjectStore, archive: str, ro
 
 
 class _Recovery:
-    """One recovery under way.
-
-    :param origin: the other replica, as of one commit of it.
-    """
+    """Recovery under way; `origin` is the other replica, as of one commit of it."""
 
     def __init__(
         self, coordination: CoordinationStore, acting: Acting, origin: Archive, target: ObjectStore, fence: str | None
@@ -266,13 +236,7 @@ class _Recovery:
         return self._place.index
 
     def open_target(self, check: Callable[[], None]) -> None:
-        """Mark the target as a replica that must not be read.
-
-        An archive is created where there is none.
-
-        :param check: raises if this is no longer the recovery that counts.
-        :raises EpochOverError: another process has changed the target meanwhile.
-        """
+        """Mark the target, made where there is none, as a replica that must not be read."""
         try:
             self._target.head(IDENTITY_KEY)
         except ObjectNotFound:
@@ -317,46 +281,21 @@ class _Recovery:
         return self._archive
 
     def bring(self, *, deep: bool, check: Callable[[], object]) -> tuple[int, int, int]:
-        """Copy missing files from the source, and replace damaged ones.
-
-        Return the number of files copied, their bytes, and the number of files that were there.
-
-        :param deep: look for damaged files, too.
-        """
+        """Copy missing files and, where deep, damaged ones; return their number and bytes, and those kept."""
         load(self._origin.state.blocks.values())
-        files = {file.path: file for block in self._blocks() for file in block.files()}
-        missing = list(missing_files(self._target, files.values()))
-        for some in _some(missing):
+        files = {file.path: file for block in self._blocks() for file in block.files()}.values()
+        copier = FileCopier(self._origin.store, self._target, deep=deep)
+        check()
+        while not copier.copy(copier.due(files), seconds=CHUNK_S):
             check()
-            fetch(self._origin.store, self._target, some)
-        damaged = self._damaged(files.keys() - {file.path for file in missing}, files, check) if deep else []
-        for file in damaged:
-            check()
-            replace_file(self._origin.store, self._target, file)
-        copied = missing + damaged
-        return len(copied), sum(file.size for file in copied), len(files) - len(copied)
-
-    def _damaged(
-        self, there: Iterable[str], files: Mapping[str, FileRecord], check: Callable[[], object]
-    ) -> list[FileRecord]:
-        """Return the damaged files of the target; all are read."""
-        damaged: list[FileRecord] = []
-        for some in _some([files[path] for path in sorted(there)]):
-            check()
-            whole = do_side_by_side(lambda file: is_whole(self._target, file), some, at_once=_AT_ONCE)
-            damaged += [file for file, good in zip(some, whole, strict=True) if not good]
-        return damaged
+        return len(copier.copied), copier.copied_size, len(files) - len(copier.copied)
 
     def _blocks(self) -> list[Block]:
-        """Return the source's blocks in the order of their addition."""
         placed = sorted(self._origin.state.blocks.values(), key=lambda block: block.number)
         return [part.block for part in placed]
 
     def adopt(self, check: Callable[[], None]) -> tuple[str, ...]:
-        """Commit the source's content on the replica.
-
-        Return the ids of blocks that are set aside.
-        """
+        """Commit the source's content on the replica; return the ids of blocks set aside."""
         theirs = self._origin.state
         removed = self._removed(self._opened().state.blocks.keys() - theirs.blocks.keys())
         aside: tuple[str, ...] = ()
@@ -388,10 +327,9 @@ class _Recovery:
         return aside
 
     def _removed(self, extra: Set[str]) -> Set[str]:
-        """Return those of some blocks that the source had and has removed.
+        """Return those of some blocks that the source had and has removed: they belong to no replica.
 
-        They belong to no replica any more. All commits of the source are read, where there are any such blocks; a
-        commit that cannot be read is passed over.
+        All commits of the source are read, where there are such blocks; a damaged one is passed over.
         """
         removed: set[str] = set()
         if extra:
@@ -404,10 +342,7 @@ class _Recovery:
 
 
 def _reached(before: LogPlace, after: LogPlace) -> dict[str, Any]:
-    """Return what a replica's place is to say of entries that it has executed and that its source has not.
-
-    :param before: where it stood; `after`: where it will.
-    """
+    """Return what a replica's place says of entries that it has executed and its source has not."""
     positions = [(before.index, before.entry), (before.reached, before.reached_entry)]
     index, entry = max(positions, key=lambda item: item[0])
     if before.set_aside or (before.recovering and not before.recovery) or index <= after.index:
@@ -417,17 +352,3 @@ def _reached(before: LogPlace, after: LogPlace) -> dict[str, Any]:
 
 def _recovering() -> dict[str, Any]:
     return {"recovering": True, "recovery": uuid.uuid4().hex}
-
-
-def _some(files: Sequence[FileRecord]) -> Iterator[Sequence[FileRecord]]:
-    """Yield files in parts, so that work can be stopped in between."""
-    part: list[FileRecord] = []
-    size = 0
-    for file in files:
-        part.append(file)
-        size += file.size
-        if len(part) >= _PART_FILES or size >= _PART_BYTES:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part

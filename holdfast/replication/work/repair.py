@@ -1,8 +1,7 @@
 """Repair of an archive's replicas: what is wrong, and what each way out keeps and loses.
 
-Nothing is judged here a second time. The coordination store says how far each replica is, each replica says where it
-stands, and the check, the election, the rebuild and the giving up say what they would do. This puts them into words for
-a person at night.
+Nothing is judged here a second time: the check, the election, the rebuild and the giving up say what they would do.
+This puts them into words for a person at night.
 """
 
 from __future__ import annotations
@@ -37,11 +36,7 @@ _MEND = "mend its place (mount, bucket, network, credentials), then run this aga
 
 @dataclass(frozen=True)
 class ArchiveLook:
-    """State of an archive's replicas, by the coordination store and by the replicas themselves.
-
-    :param places: by name, where each replica says that it stands, or in words why it cannot be read.
-    :param contradiction: the error of a store that replicas contradict; None where none does.
-    """
+    """State of replicas by the store and by themselves: positions, or words why they cannot be read."""
 
     status: ArchiveStatus
     places: Mapping[str, LogPlace | str]
@@ -49,13 +44,7 @@ class ArchiveLook:
 
 
 def look(coordination: CoordinationStore, status: ArchiveStatus, places: Callable[[str], ObjectStore]) -> ArchiveLook:
-    """Ask an archive's replicas where they stand.
-
-    The log is read again behind the replicas: an entry may have come meanwhile.
-
-    :param status: what the coordination store says.
-    :param places: opens a replica by its URL.
-    """
+    """Ask an archive's replicas where they stand; the log is read again after that."""
     archive, rows = status.log.archive, [one.row for one in status.replicas]
     positions = look_at(coordination, archive, rows, places)
     readable = {row.url: place for row in rows if not isinstance(place := positions[row.name], str)}
@@ -68,10 +57,7 @@ def look(coordination: CoordinationStore, status: ArchiveStatus, places: Callabl
 
 @dataclass(frozen=True)
 class RepairStep:
-    """Verb that a repair runs by itself, on one replica.
-
-    :param replica: its name; "" where the verb is of all replicas.
-    """
+    """Verb that a repair runs by itself, on one replica or, where that is "", on all."""
 
     verb: Literal["sync", "recover", "remove", "rebuild-store"]
     replica: str = ""
@@ -79,11 +65,9 @@ class RepairStep:
 
 @dataclass(frozen=True)
 class WayOut:
-    """Way out of a trouble.
+    """Way out of a trouble, by a command behind `holdfast replica` or by an action in words.
 
-    :param action: what a person does, in words, where there is no command for it.
-    :param command: words of the command behind `holdfast replica`; none where there is an action.
-    :param keeps, loses: in words; `loses` is "" where nothing is lost.
+    :param loses: in words; "" where nothing is lost.
     :param step: what a repair runs by itself, as it loses nothing; None: a person decides.
     """
 
@@ -96,11 +80,7 @@ class WayOut:
 
 @dataclass(frozen=True)
 class Finding:
-    """Trouble of an archive's replicas, with the ways out of it.
-
-    :param about: name of a replica, or of the archive.
-    :param exit_code: of a command that leaves it as it is.
-    """
+    """Trouble of a replica or of the archive, with the ways out of it."""
 
     about: str
     problem: str
@@ -124,8 +104,6 @@ def findings(
 
     Nothing is changed, but for the note of which replicas are silent.
 
-    :param archive: its id; the coordination store knows it.
-    :param places: opens a replica by its URL.
     :param troubles: what steps have failed with so far: some troubles show only when work is tried.
     """
     (status,) = coordination.run(lambda c: standing.status(c, archive))
@@ -275,13 +253,7 @@ def _old_store(
 def unknown_archive(
     coordination: CoordinationStore, urls: Mapping[str, str], places: Callable[[str], ObjectStore], archive: str | None
 ) -> Finding:
-    """Return the finding of a coordination store that knows nothing of an archive.
-
-    A lost store looks like a wrong address. So no step is run alone.
-
-    :param urls: of the replicas that are known otherwise, by name.
-    :param archive: the archive's id or name.
-    """
+    """Return the finding of a store that knows no such archive: it may be a wrong address, so no step."""
     address = WayOut("all", action="is the address right (--store, HOLDFAST_STORE, store in archives.yaml)? Correct it")
     ways = rebuild_ways(coordination, urls, places, archive=archive, lost={}, alone=False)
     about = archive or "the archive"
@@ -299,9 +271,6 @@ def rebuild_ways(
 ) -> tuple[WayOut, ...]:
     """Return the ways in which an archive's log can be rebuilt from its replicas.
 
-    :param urls: of replicas, by name; those that the store and their commits name come to them.
-    :param archive: the archive's id or name.
-    :param lost: why the store says that replicas are lost, by name.
     :param alone: a repair may do it by itself, where nothing is lost by it.
     """
     try:
@@ -346,6 +315,6 @@ def _kept(source: ReadableReplica) -> str:
 
 
 def _rebuild(planned: Rebuilding, urls: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words of the command; for a store that knows nothing, they say where the replicas are."""
+    """Return the words of the command; for a store that knows nothing, with the replicas."""
     names: list[SurveyedReplica] = [] if planned.record or urls else list(planned.replicas)
     return ("rebuild-store", *(word for replica in names for word in ("--replica", f"{replica.name}={replica.url}")))

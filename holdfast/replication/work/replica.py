@@ -1,8 +1,7 @@
-"""Archive that is a replica of an update log.
+"""Archive that is a replica of an update log: it follows the log entry by entry, and adds its own changes to it.
 
-It follows the log entry by entry, and adds its own changes to it. A replica makes exactly one commit for each entry, in
-the order of the log, its own entries included: so its commits alone show how far it is, and the log can be told from
-them again.
+A replica makes exactly one commit for each entry, in the order of the log, its own entries included: so its commits
+alone show how far it is, and the log can be made from them again.
 """
 
 from __future__ import annotations
@@ -11,20 +10,20 @@ import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from holdfast.archive import locks
 from holdfast.archive.archive import Archive
+from holdfast.archive.files.transfer import fetch_files
 from holdfast.archive.format.state import validate
 from holdfast.archive.history.visibility import without
 from holdfast.common.errors import BusyError, HoldfastError, OutcomeUnknownError, RefusedError, UsageError, sentence
 from holdfast.common.words import human_span
-from holdfast.replication.log import log, missing, quorum
+from holdfast.replication.log import log, quorum
 from holdfast.replication.log.consistency_check import OLD_STORE, ask_others, check_others, check_replica, look_up
 from holdfast.replication.log.errors import HeadMovedError, OldStoreError, QuorumFailedError, StoreAwayError
 from holdfast.replication.log.replicas import Acting, activate, lost, mark_lost, move_pointer, note_synced, why_lost
-from holdfast.replication.work.fetch_files import Others, fetch
-from holdfast.replication.work.synced import Synced
+from holdfast.replication.work.other_replicas import OtherReplicas
 from holdfast.storage import open_store, opener_like
 from holdfast.storage.contract.object_store import check_new_document
 from locking import LockBusy, LockError, Owner
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from holdfast.replication.log.settings import QuorumRequest
     from holdfast.replication.log.silence import NotAsked
     from holdfast.replication.log.store import CoordinationStore
-    from holdfast.replication.work.fetch_files import Fetch
+    from holdfast.replication.work.other_replicas import Fetch
     from holdfast.storage import ObjectStore
 
     Check = Callable[[], None]
@@ -64,16 +63,45 @@ SILENT_S = 5.0
 """So long a lock is waited for without a word: most syncs have little to do."""
 
 
+@dataclass(frozen=True)
+class Synced:
+    """Result of executing entries.
+
+    :param index: of the last entry that is here; `files` and `size` were fetched for those executed.
+    :param given_up: indexes of entries given up before: no replica has had their files for long.
+    :param not_asked: other replicas that are not lost and could not be asked how far they are.
+    """
+
+    replica: str
+    index: int
+    entries: int
+    files: int
+    size: int
+    given_up: tuple[int, ...] = ()
+    not_asked: tuple[NotAsked, ...] = ()
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as a dict for JSON."""
+        return {
+            "replica": self.replica,
+            "index": self.index,
+            "entries": self.entries,
+            "files": self.files,
+            "bytes": self.size,
+            "given_up": list(self.given_up),
+            "not_asked": [replica.describe() for replica in self.not_asked],
+        }
+
+
 @dataclass
 class ReplicatedArchive(Archive):
     """A replica, opened by a process that acts for it.
 
-    :param coordination: the store with the update log.
-    :param acting: whom one acts for; None until `activate`.
-    :param places: opens another replica by its URL.
+    :param acting: None until `activate`.
     :param quorum_request: the quorum that backups need which are added here; None: none.
     :param leader_epoch: of the leadership that additions are made under; None: the replica need not lead.
-    :param fetch: brings the files of entries.
+    :param fetch: brings the files of entries; `fetched`: files and bytes from other replicas since this was opened.
+    :param not_asked: others that could not be asked how far they are, when last tried; `unread`: all names not read.
     """
 
     coordination: CoordinationStore | None = None
@@ -81,13 +109,10 @@ class ReplicatedArchive(Archive):
     places: Callable[[str], ObjectStore] = open_store
     quorum_request: QuorumRequest | None = None
     leader_epoch: int | None = None
-    fetch: Fetch = fetch
+    fetch: Fetch = fetch_files
     fetched: tuple[int, int] = field(default=(0, 0))
-    """Files and bytes that came from other replicas since this was opened."""
     not_asked: tuple[NotAsked, ...] = ()
-    """Other replicas that could not be asked how far they are, when that was last tried."""
     unread: frozenset[str] = frozenset()
-    """The names of those that could not be read then, new ones too."""
 
     @classmethod
     def begin(
@@ -98,11 +123,9 @@ class ReplicatedArchive(Archive):
     ) -> ReplicatedArchive:
         """Open a replica and begin to act for it.
 
-        :param places: opens another replica by its URL; None: by the key of this one.
-
+        :param places: None: opens others by the key of this one.
         :raises UsageError: the archive is at one place only, or follows the log of another store.
-        :raises LostReplicaError: the replica has to be recovered first.
-        :raises OldStoreError: store and archive contradict each other.
+        :raises LostReplicaError, OldStoreError: it has to be recovered first; or contradicts the store.
         """
         archive = cls.open(store, recovering=True)
         archive.check_may_add()
@@ -119,6 +142,11 @@ class ReplicatedArchive(Archive):
             raise UsageError(f"{self.store.url} has no replicas: 'holdfast replica add' makes it the first of several")
         return self.state.log
 
+    def _store(self) -> CoordinationStore:
+        if self.coordination is None:
+            raise RuntimeError("no store was given")
+        return self.coordination
+
     def in_use(self) -> tuple[CoordinationStore, Acting]:
         """Return the coordination store, and the identity to act under."""
         if self.coordination is None or self.acting is None:
@@ -128,13 +156,9 @@ class ReplicatedArchive(Archive):
     def _agree(self) -> None:
         """Check this replica against the coordination store.
 
-        A process that is killed between its commit and its note of it leaves the pointer one behind: the next sync
-        moves it on.
+        A process that is killed between its commit and its note of it leaves the pointer one behind.
         """
-        place, coordination = self._place(), self.coordination
-        if coordination is None:
-            raise RuntimeError("no store was given")
-
+        place, coordination = self._place(), self._store()
         record = coordination.run(lambda c: look_up(c, self.identity.id, place))
         row = record.row
         if row.is_lost:
@@ -149,23 +173,12 @@ class ReplicatedArchive(Archive):
 
     def _is_lost(self, row: ReplicaRow, reason: str) -> NoReturn:
         """Mark this replica as lost in the store, and raise the error."""
-        coordination = self.coordination
-        if coordination is None:
-            raise RuntimeError("no store was given")
-        coordination.run(lambda c: mark_lost(c, self.identity.id, row.name, reason))
+        self._store().run(lambda c: mark_lost(c, self.identity.id, row.name, reason))
         raise lost(replace(row, lost_reason=reason))
 
     def check_others_agree(self) -> None:
-        """Check the coordination store against the other replicas.
-
-        It must have all entries that those have executed which can be read.
-
-        :raises OldStoreError: it does not.
-        """
-        coordination = self.coordination
-        if coordination is None:
-            raise RuntimeError("no store was given")
-        archive = self.identity.id
+        """Check that the store has all entries that readable replicas have executed."""
+        coordination, archive = self._store(), self.identity.id
         answers = ask_others(coordination, archive, self._place().replica, self.places)
         noted = {replica.replica for replica in self.not_asked}
         for replica in answers.not_asked:
@@ -175,10 +188,7 @@ class ReplicatedArchive(Archive):
         coordination.run(lambda c: check_others(c, archive, answers.places, coordination.url))
 
     def check_readable(self, quorum_request: QuorumRequest | None) -> None:
-        """Check that enough replicas could be read for a quorum to be asked for.
-
-        :raises BusyError: too few could be.
-        """
+        """Check that enough replicas can be read for a quorum to be asked for, or raise BusyError."""
         coordination, acting = self.in_use()
         if quorum_request is None:
             return
@@ -191,8 +201,7 @@ class ReplicatedArchive(Archive):
         """Execute the rest of the log, under the locks that this needs.
 
         :param check: raises if this work must not go on.
-        :param wait: seconds for locks that others hold, such as a sync of this replica.
-        :raises LockBusy: they hold them still; names them.
+        :raises LockBusy: others, such as a sync, hold the locks still after `wait` seconds.
         """
         with self._executing(wait) as held:
 
@@ -218,14 +227,13 @@ class ReplicatedArchive(Archive):
 
         :param check: raises if a lock of the plan "sync" is no longer held.
         :param upto: index of the last one; None: the head of the log.
-        :raises DamagedError: no replica has what an entry adds; those that could not be asked are named.
-        :raises EpochOverError: another process acts for the replica now.
+        :raises DamagedError, EpochOverError: no replica has an entry's files; or another process acts for it now.
         """
         _, acting = self.in_use()
         self.refresh()  # another process of this replica may have had the locks before
         before, fetched = self._place().index, self.fetched
         with ExitStack() as reading:
-            others = Others(self, reading)
+            others = OtherReplicas(self, reading)
             while entries := self._to_execute(upto):
                 for entry in entries:
                     check()
@@ -257,8 +265,7 @@ class ReplicatedArchive(Archive):
         entries = coordination.run(read)
         return [entry for entry in entries if upto is None or entry.index <= upto]
 
-    def _execute(self, entry: LogEntry, others: Others, check: Check, fence: str | None) -> None:
-        """Fetch the files of an entry, commit it, and record its execution."""
+    def _execute(self, entry: LogEntry, others: OtherReplicas, check: Check, fence: str | None) -> None:
         if not entry.failed:
             others.bring(entry)
         was = self._place()
@@ -274,10 +281,7 @@ class ReplicatedArchive(Archive):
         self._note_executed()
 
     def _note_executed(self, *, synced: bool = False) -> None:
-        """Record this replica's progress, and vote in pending quorums.
-
-        :param synced: it has come to the head of the log by that.
-        """
+        """Record this replica's progress, at the head where `synced`, and vote in pending quorums."""
         coordination, acting = self.in_use()
         index, blocks = self._place().index, self.state.blocks
 
@@ -285,7 +289,7 @@ class ReplicatedArchive(Archive):
             self._check_line(connection)
             if index:
                 move_pointer(connection, acting, index=index)
-                missing.clear_missing(connection, acting.archive, first=1, last=index)
+                log.clear_missing(connection, acting.archive, first=1, last=index)
             log.join(connection, acting, index=index, blocks=blocks, unread=self.unread)
             if synced:
                 note_synced(connection, acting)
@@ -293,19 +297,12 @@ class ReplicatedArchive(Archive):
         coordination.run(note)
 
     def _check_line(self, connection: Connection) -> None:
-        """Check this replica against the log in the transaction that relies on it.
-
-        The store may have been brought back from an older copy since all replicas were asked.
-
-        :raises OldStoreError: the replica has executed another entry than the log has.
-        """
+        """Check in a transaction that relies on the log that the store was not put back meanwhile."""
         coordination, acting = self.in_use()
         check_others(connection, acting.archive, {self.store.url: self._place()}, coordination.url)
 
     def add(self, plan: Callable[[State], Change], *, check: Check, fence: str | None) -> ArchiveCommit:
-        """Append a change to the log, and execute the log up to it.
-
-        A change that other replicas need not know is only committed.
+        """Append a change to the log, and execute the log up to it; what no other needs to know is only committed.
 
         :param plan: makes the change for a state; called again where the log has grown.
         :param check: raises if a lock this work stands under is no longer held.
@@ -338,14 +335,12 @@ class ReplicatedArchive(Archive):
 
     def settled(self) -> State:
         """Return the state without blocks that are pending their quorum."""
-        coordination, _ = self.in_use()
-        return settled(self, coordination)
+        return settled(self, self._store())
 
     def _executed(self, draft: Draft, index: int, check: Check, fence: str | None) -> ArchiveCommit:
         """Execute the log up to an entry of our own, and return its commit.
 
-        :raises OutcomeUnknownError: it is in the log, and its commit was not made here.
-        :raises QuorumFailedError: it was taken back before it could be.
+        :raises OutcomeUnknownError, QuorumFailedError: it could not be executed here; or was taken back before.
         """
         try:
             self.sync(check=check, fence=fence, upto=index)
@@ -363,12 +358,7 @@ class ReplicatedArchive(Archive):
         return commit
 
     def _commit_of(self, draft: Draft, index: int) -> ArchiveCommit:
-        """Return the commit that executed an entry of our own.
-
-        It need not be the newest one: while this process was suspended, another may have executed what follows, too.
-
-        :raises OldStoreError: the log has another entry at that index.
-        """
+        """Return the commit of our own entry: not the newest, where another process went on meanwhile."""
         for commit in self.newest_first():
             if commit.log is None or commit.log.index < index:
                 break
@@ -378,13 +368,7 @@ class ReplicatedArchive(Archive):
         raise OldStoreError(f"entry {index} of the log is another one than {draft.id}, which was appended: {OLD_STORE}")
 
     def _draft(self, change: Change, planned: State) -> Draft:
-        """Return the entry that makes a change, after validating it.
-
-        The change must be valid in the replica's present state.
-
-        :param planned: the state that it was planned by.
-        :raises RefusedError: it is not valid, or would remove what a hold keeps: it is not asked for again.
-        """
+        """Return the entry that makes a change, valid in the present state and breaking no hold (RefusedError)."""
         place = self._place()
         ours = replace(change, log=place.model_copy(update={"index": place.index + 1, "entry": "planned"}))
         validate(self.state, ours)
@@ -427,10 +411,7 @@ class ReplicatedArchive(Archive):
 
 
 def not_asked(archive: Archive) -> list[dict[str, str]]:
-    """Return the replicas that could not be asked while an archive was worked on, as a list for JSON.
-
-    It is empty for an archive at one place.
-    """
+    """Return as JSON the replicas that could not be asked; none for an archive at one place."""
     return [replica.describe() for replica in archive.not_asked] if isinstance(archive, ReplicatedArchive) else []
 
 
@@ -439,9 +420,6 @@ def _ends(state: State, source: str) -> log.Ends:
 
 
 def settled(archive: Archive, coordination: CoordinationStore) -> State:
-    """Return a replica's state without blocks that are pending their quorum.
-
-    Neither those nor the blocks that they stand for may be removed.
-    """
+    """Return a replica's state without pending blocks: neither those nor what they stand for may be removed."""
     waiting = {pending.block for pending in coordination.run(lambda c: quorum.pending(c, archive.identity.id))}
     return without(archive.state, waiting)

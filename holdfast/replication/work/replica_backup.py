@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.archive import Archive
 from holdfast.common.errors import BusyError, HoldfastError, OutcomeUnknownError, UsageError, sentence
-from holdfast.replication.work.lease_renewal import renewing
+from holdfast.replication.work.turn import renewing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,16 +38,12 @@ def opened_for_backup(
     wait: float = 0.0,
     coordination: AnyAddress = None,
 ) -> Archive:
-    """Open an archive to add to it.
-
-    A replica is brought to the head of its log, and adds by it.
+    """Open an archive to add to it; a replica is brought to the head of its log, and adds by it.
 
     :param check: raises if this work must not go on.
-    :param quorum_request: the quorum that backups need which are added; None: none.
-    :param wait: seconds for locks that others hold on the replica.
+    :param wait: seconds for locks that others hold on the replica (LockBusy).
     :param coordination: address of the store with its log; None for what the environment says.
-    :raises LockBusy: another process works on the replica, such as a sync; names it.
-    :raises UsageError: it is a replica, and nothing says where its log is; or it is none, and a quorum is asked for.
+    :raises UsageError: nothing says where its log is; or it is no replica, and a quorum is asked for.
     """
     archive = Archive.open(store)
     archive.check_may_add()
@@ -73,13 +69,9 @@ def _refuse_quorum(quorum_request: QuorumRequest | None) -> None:
 
 
 def until_kept(archive: Archive, source: str, position: str, *, check: Check, say: Say) -> None:
-    """Wait until changes up to a position are in the archive for good.
+    """Wait until changes up to a position are in the archive for good: their server may then forget them.
 
-    Their server may then forget them.
-
-    :param say: takes words that say what is waited for.
-    :raises QuorumFailedError: they were taken back.
-    :raises RefusedError: the log has others by now.
+    :raises QuorumFailedError, RefusedError: they were taken back; or the log has others by now.
     """
     if archive.state.log is None:
         return
@@ -97,17 +89,12 @@ def until_kept(archive: Archive, source: str, position: str, *, check: Check, sa
 def await_quorum(
     store: ObjectStore, block: str, *, address: AnyAddress, say: Say, patience: float = math.inf
 ) -> dict[str, Any]:
-    """Wait until the quorum of a block has succeeded, and return its result.
+    """Wait until the quorum of a block has succeeded, and return its result, without locks but for those of syncs.
 
-    The result is for people and scripts. No lock is held meanwhile, but for those of the syncs of other replicas that
-    this does itself.
-
-    :param address: of the coordination store; None for what the environment says.
     :param say: takes words that say what is waited for.
     :param patience: seconds; the quorum's own deadline ends the wait in any case.
     :raises QuorumFailedError: too few replicas had it in time: the backup was taken back.
-    :raises BusyError: it is still pending when the patience is over, as far as is known.
-    :raises OutcomeUnknownError: the coordination store did not answer for long, or knows nothing of it any more.
+    :raises BusyError, OutcomeUnknownError: it is still pending then, as far as is known; or nothing is known.
     """
     from holdfast.replication.work.quorum_wait import QuorumWait, opened_to_wait
     from holdfast.storage import opener_like
@@ -124,22 +111,16 @@ def await_quorum(
 
 
 def pending_quorum(store: ObjectStore, block: str, *, address: AnyAddress) -> str:
-    """Return the state of a block's quorum in words.
-
-    It is "" where nothing is to be waited for: the quorum is settled, or its deadline is long over, or a sync of this
-    replica helps, which does not know yet that the quorum has succeeded.
-
-    :param address: of the coordination store; None for what the environment says.
-    """
+    """Return a block's quorum in words; "" where it is settled, long overdue, or a sync of this replica helps."""
     from holdfast.replication.log import quorum
     from holdfast.replication.log.store import clock, opened
-    from holdfast.replication.work.quorum_wait import SILENT_S, look
+    from holdfast.replication.work.quorum_wait import SILENT_S, QuorumWait
     from holdfast.storage import opener_like
 
     archive = Archive.open(store)
     by = archive.state.log.replica if archive.state.log else ""
     with opened(address) as coordination:
-        waited = look(coordination, archive.identity.id, block, by=by, places=opener_like(store))
+        waited = QuorumWait(coordination, archive.identity.id, block, by, opener_like(store)).look()
         over = coordination.run(clock) > waited.deadline + SILENT_S
     helps = waited.state == quorum.COMMITTED and by not in waited.executed_by
     return "" if waited.is_settled or over or helps else waited.describe()
@@ -156,20 +137,14 @@ def source_taken(
     wait: float = 0.0,
     say: Say = lambda words: None,
 ) -> Iterator[Check]:
-    """Reserve a source for this replica while the block runs.
+    """Reserve a source for this replica while the block runs, and bring the replica to the head of the log.
 
-    Other replicas cannot back it up then, and this one is brought to the head of the log. So what is decided by what
-    this replica has is decided by what all have: where the last backup of the source is pending, its outcome is waited
-    for. Yields what waits so between two commits of one run. Of an archive at one place, nothing.
+    So what is decided by what this replica has is decided by what all have. Yields what waits, between two commits of
+    one run, until a pending backup of the source is decided; for an archive at one place, nothing.
 
-    :param address: of the coordination store; None for what the environment says.
-    :param quorum_request: the quorum that is asked for; None: none.
-    :param wait: seconds for a backup of the source through another replica, and for locks that others hold on this one.
-    :param say: takes words that say what is waited for.
-    :raises BusyError: it is being backed up through another replica; names the run and its process. Or too few replicas
-        can be read for the quorum: it is not begun.
-    :raises LockBusy: another process works on this replica, such as a sync; names it.
-    :raises UsageError: there are not enough replicas for the quorum.
+    :param wait: seconds for a backup of the source through another replica, and for locks on this one.
+    :raises BusyError: another replica backs it up; or too few can be read for the quorum.
+    :raises LockBusy, UsageError: another process works on this replica; or there are too few for the quorum.
     """
     if Archive.open(store).state.log is None:
         _refuse_quorum(quorum_request)
@@ -218,10 +193,7 @@ def _settle_between(replica: ReplicatedArchive, source: str, say: Say) -> None:
 
 @contextmanager
 def _renewed(coordination: CoordinationStore, acting: Acting, source: str, run: str) -> Iterator[None]:
-    """Renew the leases of a source and of its replica during the block.
-
-    The lease on the source is released afterwards.
-    """
+    """Renew the leases of a source and of its replica during the block; the source's is released afterwards."""
     from holdfast.replication.log import source_lease
 
     def renew() -> None:

@@ -24,16 +24,11 @@ if TYPE_CHECKING:
 def opened_for_maintenance(
     store: ObjectStore, *, check: Callable[[], None], wait: float = 0.0, coordination: AnyAddress = None
 ) -> Iterator[Archive]:
-    """Open an archive to compact or truncate it.
-
-    A replica has to lead for that, and starts at the log's head.
+    """Open an archive to compact or truncate it; a replica has to lead for that, and starts at the log's head.
 
     :param check: raises if this work must not go on.
-    :param wait: seconds for another replica that leads, and for locks that others hold on this one.
+    :param wait: seconds for another leader (BusyError), and for locks on this replica (LockBusy).
     :param coordination: address of the store with its log; None for what the environment says.
-    :raises BusyError: another replica leads; names it.
-    :raises LockBusy: another process works on this replica, such as a sync; names it.
-    :raises UsageError: it is a replica, and nothing says where its log is.
     """
     archive = Archive.open(store)
     archive.check_may_add()
@@ -54,14 +49,7 @@ def opened_for_maintenance(
 
 
 def state_to_plan(archive: Archive, coordination: AnyAddress = None) -> State:
-    """Return the state that compactions and truncations are planned by.
-
-    It is for dry runs, which change nothing.
-
-    :param coordination: address of the store with the log of its replicas; None for what the environment says.
-    :raises HoldfastError: it is a replica, and its coordination store cannot be reached.
-    :raises UsageError: it is a replica, and nothing says where its log is.
-    """
+    """Return the state that dry runs of compactions and truncations are planned by."""
     if archive.state.log is None:
         return archive.settled()
     from holdfast.replication.log.store import opened
@@ -73,13 +61,9 @@ def state_to_plan(archive: Archive, coordination: AnyAddress = None) -> State:
 
 @contextmanager
 def vacuum_permit(store: ObjectStore, *, dry_run: bool = False, coordination: AnyAddress = None) -> Iterator[Permit]:
-    """Yield the permit that a vacuum asks before files are deleted.
+    """Yield the permit that a vacuum asks before files are deleted; a dry run changes nothing in the store.
 
-    :param dry_run: nothing is to be changed, in the coordination store either.
-    :param coordination: address of that store; None for what the environment says.
-    :raises HoldfastError: it is a replica, and its coordination store cannot be reached.
-    :raises LostReplicaError, OldStoreError: the replica has to be recovered first, or the store is another one.
-    :raises UsageError: it is a replica, and nothing says where its log is.
+    :raises HoldfastError: it is a replica, and its store cannot be reached, or contradicts it, or it is lost.
     """
     archive = Archive.open(store)
     if archive.state.log is None:

@@ -1,10 +1,9 @@
-"""Guard of a replica's files during its vacuum.
+"""Guard of a replica's files during its vacuum. One transaction each.
 
-It keeps the files that another replica may still fetch. A removed block's files stay until every other one has executed
-the entry that removed it: one that is behind fetches the block itself first, and one that is being recovered copies
-what its source had when it took that one's pointer. Files that no block names here may be those of an entry that is
-being executed, or is to be: only what no entry of the log names is abandoned, and that is said in the store first,
-where every append asks. Each is one transaction.
+A removed block's files stay until every other replica has executed the entry that removed it: one that is behind
+fetches the block itself first, and one that is being recovered copies what its source had when it took that one's
+pointer. Files that no block names may be those of an entry that is being executed: only what no entry of the log names
+is abandoned, and that is said in the store first, where every append asks.
 """
 
 from __future__ import annotations
@@ -30,10 +29,7 @@ if TYPE_CHECKING:
 
 
 def waits_for(connection: Connection, archive: str, index: int) -> tuple[str, ...]:
-    """Return the replicas that have not executed an entry yet, by name.
-
-    One that is lost needs nothing until it is being recovered: then what counts is the pointer that it took.
-    """
+    """Return the replicas that have not executed an entry; a lost one counts while it is recovered."""
     rows = [row for row in replicas(connection, archive) if not row.is_lost or row.recovers_from]
     return tuple(row.name for row in rows if row.pointer <= index)
 
@@ -46,12 +42,7 @@ def unnamed(connection: Connection, archive: str, blocks: Collection[str]) -> fr
 
 
 def abandon(connection: Connection, acting: Acting, blocks: Collection[str]) -> frozenset[str]:
-    """Record that blocks must not be added any more.
-
-    Blocks that an entry adds are left out. Return the others.
-
-    :raises EpochOverError, LostReplicaError: as `replicas.guard` does.
-    """
+    """Record that blocks must not be added any more, but for those that an entry adds; return the others."""
     guard(connection, acting)
     going = unnamed(connection, acting.archive, blocks)
     a = schema.abandoned.c
@@ -64,11 +55,7 @@ def abandon(connection: Connection, acting: Acting, blocks: Collection[str]) -> 
 
 
 class ReplicaPermit(Permit):
-    """Vacuum permit of a replica.
-
-    :param archive: its id.
-    :param acting: whom one acts for; None for a dry run, which changes nothing in the store either.
-    """
+    """Vacuum permit of a replica; `acting` is None for a dry run, which changes nothing."""
 
     def __init__(self, coordination: CoordinationStore, archive: str, acting: Acting | None) -> None:
         self._coordination = coordination
@@ -90,10 +77,7 @@ class ReplicaPermit(Permit):
         return {block.id: names for block in removed if (names := behind[indexes[block.removed]])}
 
     def abandon(self, blocks: Collection[str]) -> Collection[str]:
-        """Record in the store that blocks must not be added any more.
-
-        Return those for which that could be recorded.
-        """
+        """Record in the store that blocks must not be added any more; return those recorded."""
         acting = self._acting
         if acting is None:
             raise RuntimeError("a dry run abandons nothing")

@@ -1,7 +1,7 @@
 """Blocks that a recovery has set aside, since only the recovered replica had them.
 
 They are no part of the archive, and no vacuum removes their files. Here they are listed, brought back as an archive of
-their own that can be read, or given to the vacuum.
+their own, or given to the vacuum.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import locks
 from holdfast.archive.archive import IDENTITY_KEY, Archive
+from holdfast.archive.files.transfer import CHUNK_S, FileCopier, missing_files
 from holdfast.archive.format.block_ref import load
 from holdfast.archive.format.document import iso
 from holdfast.archive.format.model import Adopted
 from holdfast.archive.format.state import Change, State
 from holdfast.common.errors import DamagedError, RefusedError, UsageError
 from holdfast.replication.log.consistency_check import open_replica
-from holdfast.replication.work.fetch_files import fetch, missing_files
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.replica_vacuum import abandon
 from locking import Owner
@@ -29,22 +29,14 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.block import Block
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.format.document import FileRecord
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.storage import ObjectStore
 
-_PART_FILES = 64
-"""Copied between two looks at the locks."""
-
 
 @dataclass(frozen=True)
 class AsideBlock:
-    """Block that was set aside.
-
-    :param commit: number of the replica's commit that did so, made at `at`.
-    :param missing: how many of its files are not there, or not in their size.
-    """
+    """Block set aside by a commit, made at `at`; so many of its files are missing."""
 
     block: Block
     commit: int
@@ -74,10 +66,7 @@ def aside_ids(state: State) -> list[str]:
 
 
 def listed(store: ObjectStore, archive: str, name: str) -> list[AsideBlock]:
-    """Return the blocks that are set aside at a replica, the oldest first.
-
-    :param archive: its id; `name`: of the replica.
-    """
+    """Return the blocks that are set aside at a replica, the oldest first."""
     replica, _ = open_replica(store, archive, name)
     blocks = []
     for identity in aside_ids(replica.state):
@@ -90,11 +79,7 @@ def listed(store: ObjectStore, archive: str, name: str) -> list[AsideBlock]:
 
 @dataclass(frozen=True)
 class BroughtBack:
-    """Result of bringing blocks back.
-
-    :param blocks: ids of those that had been set aside; `others`: of those that they build on, or that stood beside.
-    :param left_out: ids of others with files that are not there any more.
-    """
+    """Result of bringing blocks back, with `others` beside them, and those `left_out` without files."""
 
     archive: str
     commit: int
@@ -108,14 +93,12 @@ class BroughtBack:
 def bring_back(
     store: ObjectStore, target: ObjectStore, archive: str, name: str, *, commit: int | None = None, wait: float = 0.0
 ) -> BroughtBack:
-    """Make an archive of what a replica had of some sources before its recovery.
+    """Make an archive of what a replica had, before its recovery, of the sources with blocks set aside.
 
-    The sources are those of the blocks that were set aside. The new archive is one of its own: it follows no log. Run
-    again after a kill, it goes on with the files that are there.
+    It follows no log. Run again after a kill, it goes on with the files that are there.
 
     :param target: an empty place.
     :param commit: the replica's commit that set the blocks aside; None: the newest that did.
-    :param wait: seconds for locks that others hold.
     :raises UsageError: nothing is set aside, or not by that commit; or the place is another archive.
     :raises DamagedError: files of the blocks are not there any more.
     """
@@ -132,14 +115,16 @@ def bring_back(
         if lost := sorted(set(left_out) & set(ids)):
             raise DamagedError(f"{store.url} lacks files of block {', '.join(lost)} by now: it cannot come back")
         made = _begun(target, replica, before.format)
-        files = list(missing_files(target, (file for part in kept for file in part.block.files())))
-        for some in _parts(files):
+        copier = FileCopier(store, target)
+        files = [file for part in kept for file in part.block.files()]
+        held.check()
+        while not copier.copy(copier.due(files), seconds=CHUNK_S):
             held.check()
-            fetch(store, target, some)
         committed = _commit(made, before, kept, sources, check=held.check)
     others = tuple(part.id for part in kept if part.id not in ids)
-    size = sum(file.size for file in files)
-    return BroughtBack(made.identity.id, committed, tuple(ids), others, tuple(left_out), len(files), size)
+    return BroughtBack(
+        made.identity.id, committed, tuple(ids), others, tuple(left_out), len(copier.copied), copier.copied_size
+    )
 
 
 def _chosen(state: State, commit: int | None) -> tuple[int, list[str]]:
@@ -157,7 +142,6 @@ def _chosen(state: State, commit: int | None) -> tuple[int, list[str]]:
 
 
 def _until(replica: Archive, commit: int) -> Iterator[Any]:
-    """Yield the commits of a replica before one of them."""
     for earlier in replica.commits():
         if earlier.sequence >= commit:
             return
@@ -200,11 +184,6 @@ def _commit(
     return made.add(lambda state: change, check=check, fence=None).sequence
 
 
-def _parts(files: Sequence[FileRecord]) -> Iterator[Sequence[FileRecord]]:
-    for first in range(0, len(files), _PART_FILES):
-        yield files[first : first + _PART_FILES]
-
-
 def drop(
     coordination: CoordinationStore,
     archive: str,
@@ -214,16 +193,11 @@ def drop(
     places: Callable[[str], ObjectStore],
     wait: float = 0.0,
 ) -> tuple[int, tuple[str, ...]]:
-    """Give blocks that were set aside to the next vacuum of their replica.
+    """Give blocks that were set aside to the next vacuum of their replica; return the commit's number and the ids.
 
     The coordination store notes first that no entry may add them any more.
 
-    :param archive: its id.
-    :param blocks: their ids.
-    :param wait: seconds for locks that others hold.
-    :return: the number of the commit that says so, and the ids.
-    :raises UsageError: one is not set aside.
-    :raises RefusedError: an entry of the log adds one: it is still needed.
+    :raises UsageError, RefusedError: one is not set aside; or an entry of the log adds it.
     """
     store = places(row.url)
     open_replica(store, archive, row.name)  # nothing is written where it is not, not even a lock

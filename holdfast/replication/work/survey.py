@@ -1,8 +1,7 @@
-"""Survey of an archive's replicas, from their own commits.
+"""Survey of an archive's replicas, from their own commits: what becomes of each where the log goes on from one.
 
-It shows what would become of each where the log went on from one. A replica's commits name the entries that it has
-executed. So the one that has come furthest shows how far the log was; another one can be made equal to it where its
-commits, or else its blocks, show that it has nothing that this one lacks.
+A replica's commits name the entries that it has executed. So the furthest one shows how far the log was; another one
+can be made equal to it where its commits, or else its blocks, show that it has nothing that this one lacks.
 """
 
 from __future__ import annotations
@@ -29,10 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReadableReplica:
-    """A replica with an archive that could be read.
-
-    :param place: where it says that it stands.
-    """
+    """Replica with an archive that could be read; `place` is where it says that it stands."""
 
     name: str
     url: str
@@ -42,10 +38,7 @@ class ReadableReplica:
 
 @dataclass(frozen=True)
 class UnreadableReplica:
-    """A replica without an archive that could be read.
-
-    `problem` says why. Something else may lie at its place.
-    """
+    """Replica without an archive that could be read; something else may lie at its place."""
 
     name: str
     url: str
@@ -61,10 +54,7 @@ _NONE_LOST: Mapping[str, str] = MappingProxyType({})
 
 
 def ask(urls: Mapping[str, str], places: Callable[[str], ObjectStore]) -> list[SurveyedReplica]:
-    """Read the archives of replicas at their URLs, side by side.
-
-    :param urls: by name.
-    """
+    """Read the archives of replicas at their URLs, by name, side by side."""
     answers = ask_side_by_side(
         {name: partial(_ask, name, urls[name], places) for name in sorted(urls)}, limit_s=LIMIT_S
     )
@@ -91,10 +81,7 @@ def _ask(name: str, url: str, places: Callable[[str], ObjectStore]) -> SurveyedR
 
 
 def of_archive(replicas: Sequence[SurveyedReplica], archive: str) -> list[SurveyedReplica]:
-    """Return the replicas, with those of other archives as unreadable.
-
-    :param archive: the id of the one that is meant.
-    """
+    """Return the replicas, with those of other archives than this id as unreadable."""
 
     def look(replica: SurveyedReplica) -> SurveyedReplica:
         if isinstance(replica, UnreadableReplica) or replica.archive.identity.id == archive:
@@ -109,8 +96,7 @@ def of_archive(replicas: Sequence[SurveyedReplica], archive: str) -> list[Survey
 class ReplicaFate:
     """Fate of a replica when the log goes on.
 
-    :param lost: why it has to be recovered; "": the log goes on with it as it is.
-    :param was_lost: that is what the store said before.
+    :param lost: why it has to be recovered; "": the log goes on with it. `was_lost`: the store said so before.
     :param objection: what it may have that no other one has, and how to say that this is meant; "": nothing.
     """
 
@@ -122,10 +108,7 @@ class ReplicaFate:
 
 @dataclass(frozen=True)
 class Survey:
-    """Survey of an archive's replicas, with the fate of each.
-
-    :param source: the replica that the log goes on from.
-    """
+    """Survey of an archive's replicas, with the fate of each where the log goes on from `source`."""
 
     source: ReadableReplica
     fates: tuple[ReplicaFate, ...]
@@ -136,10 +119,7 @@ class Survey:
         return tuple(fate.objection for fate in self.fates if fate.objection)
 
     def check(self) -> None:
-        """Check that no replica has data that would be lost unasked.
-
-        :raises RefusedError: one has, or may have.
-        """
+        """Check that no replica has data that would be lost unasked (RefusedError)."""
         if self.objections:
             raise RefusedError("; ".join(self.objections))
 
@@ -154,14 +134,11 @@ def decide(
 ) -> Survey:
     """Choose the replica that the log goes on from, and each one's fate.
 
-    :param source: its name; None: of those that are not lost, the one that has come furthest. One that was set aside
-        is gone on from only where it is named.
+    :param source: its name, also of one that was set aside; None: of the others that are not lost, the furthest.
     :param without: names of replicas that are left out, even with files that no other has.
-    :param lost: why the store says that replicas are lost, by name. Commits do not show that files are damaged: so they
-        stay lost, and the log goes on from one of them only where `source` names it.
+    :param lost: why the store says that replicas are lost, by name: commits do not show damaged files.
     :param lose_acknowledged: also backups whose quorum had succeeded are given up where lines differ.
-    :raises UsageError: there is no replica of such a name.
-    :raises RefusedError: the log could go on from none of them.
+    :raises UsageError, RefusedError: there is no such replica; or the log could go on from none.
     """
     names = {replica.name for replica in replicas}
     for name in (*without, *([source] if source else ())):
@@ -214,10 +191,7 @@ def _still_lost(fate: ReplicaFate, best: ReadableReplica, is_chosen: bool, lost:
 
 @dataclass(frozen=True)
 class _Choice:
-    """Replica that the log goes on from, and what was said of the others.
-
-    :param is_said: it was named, and is not only the furthest one.
-    """
+    """Replica that the log goes on from; `is_said`: it was named, and is not only the furthest."""
 
     best: ReadableReplica
     is_said: bool
@@ -257,7 +231,7 @@ class _Choice:
         return self._acknowledged(replica)
 
     def _acknowledged(self, replica: ReadableReplica) -> str:
-        """Return in words which acknowledged backup would be given up with a replica; "" where none would, or may."""
+        """Return in words which acknowledged backup would, or may, be given up with a replica."""
         index = replica.place.acknowledged
         if self.lose_acknowledged or not index or not _lacks(self.best, replica, index):
             return ""
@@ -268,10 +242,7 @@ class _Choice:
 
 
 def _more(replica: ReadableReplica, best: ReadableReplica) -> str:
-    """Return in words the surplus of a replica over another one.
-
-    It is "" where the replica could be made equal to that one.
-    """
+    """Return in words the surplus of a replica over another one; "" where it could be made equal to that one."""
     index = replica.place.index
     if index > best.place.index:
         return f"has entries up to {index}, and {best.name} up to {best.place.index}"
@@ -303,7 +274,6 @@ def _lacks(best: ReadableReplica, replica: ReadableReplica, index: int) -> bool:
 
 
 def _commit_at(archive: Archive, index: int) -> int:
-    """Return the number of the last commit up to an entry."""
     return next(
         (commit.sequence for commit in archive.newest_first() if commit.log is not None and commit.log.index <= index),
         0,
@@ -316,7 +286,7 @@ def _with_parts(blocks: Iterable[Placed]) -> set[str]:
 
 
 def _removed_by(archive: Archive, removed: Iterable[Removed], is_meant: Callable[[str], bool]) -> set[str]:
-    """Return the ids of those removed blocks whose removing commits are of a kind that is meant."""
+    """Return the ids of removed blocks whose removing commits are of a kind that is meant."""
     kind = cache(lambda number: archive.commit(number).kind)
     return {block.id for block in removed if is_meant(kind(block.removed))}
 
@@ -335,10 +305,7 @@ def _content(state: State) -> tuple[object, ...]:
 
 
 def _entry_at(archive: Archive, index: int) -> str:
-    """Return the id of an entry that a replica has executed.
-
-    The replica's commits name it; the id is "" where they do not.
-    """
+    """Return the id of an entry that a replica has executed, as its commits name it; else ""."""
     for commit in archive.newest_first():
         place = commit.log
         if place is None or place.index < index or place.recovering:

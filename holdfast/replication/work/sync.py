@@ -1,12 +1,8 @@
-"""Sync of a replica with its log, and the report of damage.
-
-Schedulers and people start it, as often as they like.
-"""
+"""Sync of a replica with its log, and the report of damage."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import locks
@@ -18,8 +14,7 @@ from holdfast.replication.log.replicas import log_states, lost, mark_lost, repli
 from holdfast.replication.log.silence import NotAsked
 from holdfast.replication.log.store import opened
 from holdfast.replication.work.giving_up import give_up_in_time
-from holdfast.replication.work.replica import ReplicatedArchive
-from holdfast.replication.work.synced import Synced
+from holdfast.replication.work.replica import ReplicatedArchive, Synced
 from holdfast.storage import open_store
 from locking import LockError, Owner
 from locking.store import StoreError
@@ -38,10 +33,7 @@ if TYPE_CHECKING:
 
 
 def log_at(coordination: CoordinationStore, urls: Collection[str]) -> LogState:
-    """Return the log of the archive that has replicas at these URLs.
-
-    :raises UsageError: none has.
-    """
+    """Return the log of the archive that has replicas at these URLs, or raise UsageError."""
 
     def look(connection: Connection) -> LogState | None:
         for log in log_states(connection):
@@ -59,16 +51,7 @@ def log_at(coordination: CoordinationStore, urls: Collection[str]) -> LogState:
 
 
 def report_damage(archive: Archive, damaged: int, *, address: AnyAddress) -> None:
-    """Mark a replica with damaged or missing files as lost.
-
-    Its recovery fetches these files alone.
-
-    :param archive: of the replica.
-    :param damaged: how many files: only of those that another replica may have as they were written.
-    :param address: of the coordination store; None for what the environment says.
-    :raises UsageError: it is no replica, or nothing says where the store is.
-    :raises RefusedError: no other replica is left that is not lost.
-    """
+    """Mark a replica with damaged files, so many that others may have, as lost; recovery fetches these alone."""
     place = archive.state.log
     if place is None:
         raise UsageError(f"{archive.store.url} is no replica: no other place has its files")
@@ -87,24 +70,27 @@ def sync_replica(
     places: Callable[[str], ObjectStore] = open_store,
     execute: Callable[[ObjectStore], Synced] | None = None,
 ) -> Synced:
-    """Bring a replica to the head of its log.
+    """Bring a replica to the head of its log, under the locks that it needs.
 
-    That is done under the locks that it needs.
-
-    :param archive: its id.
-    :param wait: seconds for locks that others hold.
     :param gap_after: entries without files for so long are given up; None: only a person gives them up.
-    :param execute: takes those locks at the replica's place, and executes the log there; None: this process does.
-    :raises LostReplicaError: it has to be recovered first.
-    :raises SilentReplicaError: its place does not answer.
+    :param execute: takes the locks at the replica's place, and executes the log there; None: this process does.
+    :raises LostReplicaError, SilentReplicaError: it has to be recovered first; or does not answer.
     :raises DamagedError: it is not at its place, or no replica has what an entry adds.
     """
-    execute = execute or partial(_execute, coordination, row, wait, places)
+
+    def execute_log(place: ObjectStore) -> Synced:
+        with locks.acquire(place, "sync", owner=Owner(), purpose=f"sync of replica {row.name}", wait=wait) as held:
+            return ReplicatedArchive.begin(place, coordination, places).sync(check=held.check, fence=held.fence)
+
     given_up: tuple[int, ...] = ()
     before = 0
     while True:
         try:
-            return replace(execute(_place(coordination, archive, row, places)), given_up=given_up)
+            if row.is_lost:
+                raise lost(row)
+            place = archive_place(coordination, archive, row, places)
+            open_replica(place, archive, row.name)
+            return replace((execute or execute_log)(place), given_up=given_up)
         except MissingFilesError as error:
             if gap_after is None or error.index <= before:
                 raise
@@ -126,14 +112,9 @@ def _give_up(
     wait: float,
     places: Callable[[str], ObjectStore],
 ) -> tuple[int, ...]:
-    """Give up an entry once its time is over.
+    """Give up an entry once its time is over; until then, the error says how long that is, or the obstacle.
 
-    Until then, the error says how long that is still to be, or the obstacle.
-
-    :return: indexes of the entries that are given up with it; none where another process has given them up meanwhile.
-    :raises FilesAwayError: it is not given up, and was not looked for everywhere.
-    :raises DamagedError: it is not given up.
-    :raises BusyError, LockBusy: another process works on a replica.
+    Return the indexes given up with it; none where another process has done that.
     """
     try:
         remaining, given_up = give_up_in_time(
@@ -155,34 +136,8 @@ def _give_up(
     return given_up
 
 
-def _place(
-    coordination: CoordinationStore, archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]
-) -> ObjectStore:
-    """Return a replica's store, once the replica was found in it."""
-    if row.is_lost:
-        raise lost(row)
-    place = archive_place(coordination, archive, row, places)
-    open_replica(place, archive, row.name)
-    return place
-
-
-def _execute(
-    coordination: CoordinationStore,
-    row: ReplicaRow,
-    wait: float,
-    places: Callable[[str], ObjectStore],
-    place: ObjectStore,
-) -> Synced:
-    with locks.acquire(place, "sync", owner=Owner(), purpose=f"sync of replica {row.name}", wait=wait) as held:
-        return ReplicatedArchive.begin(place, coordination, places).sync(check=held.check, fence=held.fence)
-
-
 def sync_of_result(result: Mapping[str, Any]) -> Synced:
-    """Return the sync that a job's result reports.
-
-    :raises FilesAwayError: the job ended at an entry whose files could not be had from a replica that is away.
-    :raises MissingFilesError: it ended at one whose files no replica has.
-    """
+    """Return the sync that a job's result reports, or raise the error at which it ended."""
     if missing := result.get("missing"):
         raise (FilesAwayError if missing.get("away") else MissingFilesError)(missing["why"], missing["entry"])
     return Synced(

@@ -1,14 +1,16 @@
-"""Turns of those who need what only one may have at a time in the coordination store."""
+"""Turns: taking what only one may have at a time in the coordination store, and keeping it by a lease."""
 
 from __future__ import annotations
 
+import threading
 import time
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.common.errors import BusyError
+from holdfast.common.errors import BusyError, HoldfastError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 T = TypeVar("T")
 
@@ -25,11 +27,9 @@ def in_turn(
 ) -> T:
     """Take something as soon as it is free.
 
-    :param take: raises BusyError while another process has it.
-    :param wait: seconds; 0 tries once.
+    :param take: raises BusyError while another process has it, as this does once `wait` seconds are over.
     :param say: takes, once, the words that say who is waited for.
     :param meanwhile: is called before each further try.
-    :raises BusyError: another process has it still; names it.
     """
     until, said = time.monotonic() + wait, False
     while True:
@@ -44,3 +44,25 @@ def in_turn(
                 said = True
         time.sleep(min(POLL_S, remaining))
         meanwhile()
+
+
+@contextmanager
+def renewing(renew: Callable[[], object], *, every: float, name: str) -> Iterator[None]:
+    """Renew a lease in a thread while the block runs, every so many seconds.
+
+    A renewal that fails is passed over: the append decides, since it asks who holds the lease.
+    """
+    ended = threading.Event()
+
+    def go_on() -> None:
+        while not ended.wait(every):
+            with suppress(HoldfastError):
+                renew()
+
+    renewer = threading.Thread(target=go_on, name=name, daemon=True)
+    renewer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        renewer.join()

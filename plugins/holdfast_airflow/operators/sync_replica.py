@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from holdfast.operations.requests.base import Request
-    from holdfast.replication.work.synced import Synced
+    from holdfast.replication.work.replica import Synced
     from holdfast.storage import ObjectStore
     from holdfast_airflow.replicated import Replicated
     from holdfast_airflow.telemetry.metrics import JobMetrics

@@ -16,8 +16,8 @@ from holdfast.replication.log.status import status
 from holdfast.replication.work import giving_up
 from holdfast.replication.work import sync as sync_module
 from holdfast.replication.work.giving_up import give_up, give_up_in_time
+from holdfast.replication.work.replica import Synced
 from holdfast.replication.work.sync import sync_replica
-from holdfast.replication.work.synced import Synced
 from locking import LockBusy, RWLock
 from locking.store import StoreUnavailable
 from tests.support.replicas.given_up import append, changes, destroyed, ends, equal, full
@@ -107,13 +107,6 @@ def test_files_that_turn_up_after_all_are_used_if_they_are_what_was_written(thre
     assert missing(three) == []
 
 
-def test_only_a_person_gives_up_where_no_time_is_said(stuck: Replicas) -> None:
-    with pytest.raises(DamagedError, match="which entry 2") as raised:
-        sync(stuck, "far", gap_after=None)
-    assert "by itself" not in str(raised.value)
-    assert missing(stuck) == []
-
-
 def test_a_sync_goes_on_where_another_one_has_given_it_up_meanwhile(
     stuck: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,15 +120,6 @@ def test_a_sync_goes_on_where_another_one_has_given_it_up_meanwhile(
     monkeypatch.setattr(sync_module, "give_up_in_time", others_first)
     assert sync(stuck, "far").given_up == ()
     assert equal(stuck, "far", "off").ends["shop_db"] == "0/A00"
-
-
-def test_what_builds_on_it_is_told_too(three: Replicas) -> None:
-    append(three, "near", full("0/A00"))
-    three.sync("far")
-    append(three, "near", changes("0/A00", "0/B00"))
-    append(three, "near", changes("0/B00", "0/C00"))
-    destroyed(three, "near")
-    assert sync(three, "far", gap_after=timedelta()).given_up == (2, 3)
 
 
 @pytest.fixture

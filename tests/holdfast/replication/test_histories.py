@@ -27,7 +27,7 @@ from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.consistent_read import open_to_read
-from holdfast.replication.work.quorum_wait import look
+from holdfast.replication.work.quorum_wait import QuorumWait
 from tests.support.jobs.command import until
 from tests.support.replicas.replicated import OnS3, Replicas, made_backup, nothing
 from tests.support.replicas.set_history import Verdict, check, operations, read_history
@@ -215,7 +215,7 @@ class Clock:
     def join(self, name: str, block: str) -> None:
         """Have a replica execute the log, and tell that the backup has succeeded, if it has."""
         self._three.sync(name)
-        if look(self._three.coordination, self._three.archive, block, by=name).state == "committed":
+        if QuorumWait(self._three.coordination, self._three.archive, block, name).look().state == "committed":
             self.saw("added", block=block)
 
     def read(self, name: str, consistency: Consistency) -> None:

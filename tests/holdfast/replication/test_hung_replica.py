@@ -98,14 +98,6 @@ def test_a_sequential_read_takes_another_one(hung: Replicas) -> None:
     assert "; off was not asked: it has not answered" in words_of(said)
 
 
-def test_a_quorum_is_not_kept_waiting_by_it(hung: Replicas) -> None:
-    archive = hung.open("near")
-    archive.quorum_request = QuorumRequest(size=2, timeout=60.0)
-    archive.add(hung.backup(archive.store), check=lambda: None, fence=None)
-    waiting = QuorumWait(hung.coordination, hung.archive, hung.backups[-1], "near")
-    assert waiting.decided(patience=5.0).votes == ("far", "near")
-
-
 def test_all_are_read_side_by_side_to_decide_what_the_log_goes_on_from(
     hung: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,3 +114,11 @@ def test_one_that_answers_again_is_silent_no_more(hung: Replicas) -> None:
     hung.change("off", url=hung.place("off").url, ask_again_at=0.0)
     hung.sync("far")
     assert (row_of(hung, "off").silent_since, row_of(hung, "off").ask_again_at) == (0.0, 0.0)
+
+
+def test_a_quorum_is_not_kept_waiting_by_it(hung: Replicas) -> None:
+    archive = hung.open("near")
+    archive.quorum_request = QuorumRequest(size=2, timeout=60.0)
+    archive.add(hung.backup(archive.store), check=lambda: None, fence=None)
+    waiting = QuorumWait(hung.coordination, hung.archive, hung.backups[-1], "near")
+    assert waiting.decided(patience=5.0).votes == ("far", "near")

@@ -63,10 +63,16 @@ def test_a_replica_that_only_a_configuration_names_is_asked(
     coordination.named = named
     with pytest.raises(OldStoreError, match=r"far follows the log|far has executed entry 3 .*, " + UNKNOWN):
         ASKING[work](given, CoordinationAddress(coordination.url, named))
+
+
+def test_all_goes_on_once_it_is_rebuilt_with_that_one(tmp_path: Path, coordination: CoordinationStore) -> None:
+    given = Replicas.begun(tmp_path, coordination)
+    coordination.named = named = forgotten(given)
     rebuild(coordination, named)
     go_on(given)
     lost_and_recovered(given)
-    ASKING[work](given, CoordinationAddress(coordination.url, named))
+    for work in ASKING.values():
+        work(given, CoordinationAddress(coordination.url, named))
     assert given.backups[1] in given.state("near").blocks
 
 

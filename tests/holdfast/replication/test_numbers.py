@@ -120,16 +120,16 @@ def test_a_commit_is_the_same_moment_on_each(compacted: Replicas) -> None:
         assert len(found) == 1
 
 
+def test_a_run_that_names_the_number_of_its_block_is_not_taken_for_a_lost_commit(compacted: Replicas) -> None:
+    archive = Archive.open(compacted.place("far"))
+    number = max(placed.number for placed in archive.state.blocks.values())
+    assert number > archive.state.sequence
+    assert not any("is missing, which" in each.what for each in verify(archive).damage)
+
+
 def test_a_checkpoint_keeps_them(compacted: Replicas) -> None:
     archive = Archive.open(compacted.place("far"))
     write_checkpoint(archive.store, archive.identity.id, archive.state)
     state = read_newest(archive.store, archive.identity.id)
     assert state is not None
     assert seen(state) == seen(compacted.state("near"))
-
-
-def test_a_run_that_names_the_number_of_its_block_is_not_taken_for_a_lost_commit(compacted: Replicas) -> None:
-    archive = Archive.open(compacted.place("far"))
-    number = max(placed.number for placed in archive.state.blocks.values())
-    assert number > archive.state.sequence
-    assert not any("is missing, which" in each.what for each in verify(archive).damage)

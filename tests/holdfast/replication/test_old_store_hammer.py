@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.support.versitygw import running_versitygw
 from holdfast.replication.log.store import CoordinationStore
 from tests.support.replicas.old_store_hammer import Hammer
-from tests.support.replicas.replicated import Replicas
+from tests.support.replicas.replicated import OnS3, Replicas
 
 pytestmark = pytest.mark.slow
 
@@ -22,8 +23,10 @@ NAMES = ("near", "far", "off")
 FIVE = (*NAMES, "east", "west")
 
 
-def hammered(given: Replicas, names: tuple[str, ...], folder: Path, seed: int, seconds: float) -> None:
-    hammer = Hammer(given, names, seed, folder / "history")
+def hammered(
+    given: Replicas, names: tuple[str, ...], folder: Path, seed: int, seconds: float, *, puts_back: bool = True
+) -> None:
+    hammer = Hammer(given, names, seed, folder / "history", puts_back=puts_back)
     try:
         hammer.go(seconds)
         hammer.end()
@@ -53,3 +56,16 @@ def test_nor_is_it_in_the_long_run(
 @pytest.mark.parametrize("seed", SEEDS[:5])
 def test_nor_is_it_with_a_store_in_postgresql(both: CoordinationStore, tmp_path: Path, seed: int) -> None:
     hammered(Replicas.begun(tmp_path, both, *NAMES[1:]), NAMES, tmp_path, seed, 30)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.service
+@pytest.mark.parametrize("both", ["postgresql"], indirect=True)
+def test_on_object_storage_nothing_contradicts_a_store_that_is_not_put_back_whoever_is_killed(
+    both: CoordinationStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_versitygw() as s3:
+        s3.make_bucket(OnS3.BUCKET)
+        for name, value in s3.environment.items():
+            monkeypatch.setenv(name, value)
+        hammered(OnS3.begun(tmp_path, both, *NAMES[1:]), NAMES, tmp_path, SEEDS[0], 30, puts_back=False)

@@ -19,7 +19,11 @@ pytestmark = pytest.mark.slow
 )
 @pytest.mark.parametrize(
     "others",
-    [("far",), ("far", "off"), pytest.param(("far", "off", "east", "west"), marks=pytest.mark.exhaustive)],
+    [
+        pytest.param(("far",), marks=pytest.mark.exhaustive),
+        ("far", "off"),
+        pytest.param(("far", "off", "east", "west"), marks=pytest.mark.exhaustive),
+    ],
     ids=["two", "three", "five"],
 )
 def test_whatever_is_done_with_copies_nothing_is_lost_in_silence(

@@ -43,7 +43,18 @@ def test_no_order_of_steps_breaks_a_quorum_or_a_read(bounds: Bounds, monkeypatch
     assert explored(bounds, monkeypatch) > 500
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+LONG = {
+    "one pending quorum of a source",
+    "that a recovery has all that succeeded",
+    "that votes are of their own epoch",
+}
+"""Guards whose fault shows after seconds: their scenarios are in `log/test_quorum.py`, `log/test_recovery_claim.py`."""
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [pytest.param(each, id=each.name, marks=_EXHAUSTIVE if each.name in LONG else ()) for each in MUTANTS],
+)
 def test_each_guard_is_missed_where_it_is_taken_out(mutant: Mutant[Bounds], monkeypatch: pytest.MonkeyPatch) -> None:
     mutant.put_in(monkeypatch)
     with pytest.raises(ViolatedError):

@@ -30,7 +30,7 @@ from holdfast.archive.format.state import State
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import HoldfastError, RefusedError, sentence
 from holdfast.replication.log import schema
-from holdfast.replication.log.errors import LostReplicaError
+from holdfast.replication.log.errors import LostReplicaError, OldStoreError
 from holdfast.replication.log.replicas import ReplicaRow, replicas
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work import membership
@@ -41,6 +41,7 @@ from locking.store import StoreError
 from tests.support.hammer.worker import Log
 from tests.support.jobs.command import until
 from tests.support.replicas.old_store_worker import Job, rebuild, told_by_rebuild
+from tests.support.replicas.rebuilt import furthest
 from tests.support.replicas.replicated import Replicas
 
 Event = dict[str, Any]
@@ -71,6 +72,7 @@ class Hammer:
     """Processes at work on replicas, which are killed and replaced.
 
     :param folder: for what they write down.
+    :param puts_back: copies of the store, too; else nothing may ever contradict it.
     :param processes: at a time.
     :ivar tally: what was done to them and to the store.
     """
@@ -80,6 +82,7 @@ class Hammer:
     seed: int
     folder: Path
     processes: int = 3
+    puts_back: bool = True
     tally: Counter[str] = field(default_factory=Counter)
     _copies: list[Copy] = field(default_factory=list)
     _crew: list[int] = field(default_factory=list)
@@ -118,7 +121,7 @@ class Hammer:
 
     def _act(self, drawn: random.Random) -> None:
         chance = drawn.random()
-        if chance < 0.5:
+        if chance < 0.5 or not self.puts_back:
             process = self._crew.pop(drawn.randrange(len(self._crew)))
             self._kill(process)
             self._start(drawn)
@@ -187,12 +190,9 @@ class Hammer:
         for row in self._rows():
             with suppress(LostReplicaError, RefusedError):  # one that is behind a copy which was put back
                 self.given.sync(row.name)
-        best = max(
-            membership.candidates(self._store, archive),
-            key=lambda each: (not each.problem, each.index or 0, each.name),
-        )
+        best = furthest(self._store, archive)
         with suppress(RefusedError):  # where one is good
-            membership.elect(self._store, archive, best.name, wait=PATIENCE_S)
+            membership.elect(self._store, archive, best, wait=PATIENCE_S)
         for row in self._rows():
             self._recovered(row)
         for _ in range(2):  # the first decides what is pending, and the second executes what takes that back
@@ -264,6 +264,8 @@ class Hammer:
         self._judge_plain(events, first, gone)
         for each in events:
             _check(each.get("error") != PutBackError.__name__, f"a machine refused a replica that is well: {each}")
+            contradicts = each.get("error") == OldStoreError.__name__ or "does not follow" in str(each.get("said"))
+            _check(self.puts_back or not contradicts, f"something contradicts the store, which is as it was: {each}")
         for name in states:
             _check(self.given.is_whole(name), f"{name} is not whole")
             damage = verify(Archive.open(self.given.place(name))).damage

@@ -48,7 +48,7 @@ from holdfast.replication.log.trimming import trim
 from holdfast.replication.work import membership, quorum_wait, turn
 from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.replication.work.quorum_wait import QuorumWait
-from holdfast.replication.work.rebuild_store import Rebuilt, prepare
+from holdfast.replication.work.rebuild_store import Rebuilding, prepare
 from holdfast.replication.work.rebuild_store import rebuild as carry_out
 from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import ReplicatedArchive
@@ -61,6 +61,7 @@ from locking.store import ObjectNotFound, StoreError
 from tests.support.hammer.worker import Log
 from tests.support.replicas import replicated
 from tests.support.replicas.given_up import changes, full
+from tests.support.replicas.rebuilt import furthest
 from tests.support.replicas.replicated import made_backup, nothing
 
 REFUSALS = (HoldfastError, LockError, StoreError)
@@ -247,9 +248,8 @@ class Worker:
         return self._store.run(lambda c: replicas(c, self._job.archive))
 
     def _elect(self, name: str) -> int:
-        found = membership.candidates(self._store, self._job.archive)
-        furthest = max(found, key=lambda each: (not each.problem, each.index or 0, each.name)).name
-        chosen = furthest if self._random.random() < 0.7 else name
+        best = furthest(self._store, self._job.archive)
+        chosen = best if self._random.random() < 0.7 else name
         return membership.elect(self._store, self._job.archive, chosen, wait=PATIENCE_S)
 
     def _trim(self, name: str) -> None:
@@ -323,7 +323,7 @@ def _join_first(archive: ReplicatedArchive) -> None:
     archive.add(lambda _: joined, check=nothing, fence=None)
 
 
-def rebuild(store: CoordinationStore, under: str, names: Sequence[str], *, wait: float) -> Rebuilt | None:
+def rebuild(store: CoordinationStore, under: str, names: Sequence[str], *, wait: float) -> Rebuilding | None:
     """Rebuild the store, where that is needed, from a replica which the others do not contradict by what is told.
 
     That is the furthest one, or else the first that may be named.
@@ -343,11 +343,11 @@ def rebuild(store: CoordinationStore, under: str, names: Sequence[str], *, wait:
     raise RefusedError("; ".join(refused) or "no replica is at its place")
 
 
-def told_by_rebuild(done: Rebuilt | None) -> dict[str, object]:
+def told_by_rebuild(done: Rebuilding | None) -> dict[str, object]:
     """Return whom a rebuilding goes on from, and whom it names as lost."""
     if done is None:
         return {"from": "", "lost": []}
-    survey = done.plan.survey
+    survey = done.survey
     return {"from": survey.source.name, "lost": [fate.replica.name for fate in survey.fates if fate.lost]}
 
 

@@ -26,7 +26,7 @@ from holdfast.replication.work.rebuild_store import prepare
 from holdfast.replication.work.rebuild_store import rebuild as carry_out
 from locking import LockError
 from locking.store import StoreError
-from tests.support.replicas.rebuilt import copied
+from tests.support.replicas.rebuilt import copied, furthest
 from tests.support.replicas.replicated import Replicas, nothing
 
 REFUSALS = (HoldfastError, LockError, StoreError)
@@ -111,9 +111,7 @@ class Walk:
         membership.elect(self.given.coordination, self.given.archive, name)
 
     def _elect_furthest(self) -> None:
-        found = membership.candidates(self.given.coordination, self.given.archive)
-        best = max(found, key=lambda each: (not each.problem, each.index or 0))
-        self._elect(best.name)
+        self._elect(furthest(self.given.coordination, self.given.archive))
 
     def _recover(self, name: str) -> None:
         self.given.recover(name)

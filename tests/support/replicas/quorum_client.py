@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import time
 import uuid
 from pathlib import Path
 
 from holdfast.common.errors import HoldfastError, OutcomeUnknownError, sentence
+from holdfast.replication.log.replicas import mark_lost, replica
 from holdfast.replication.log.settings import QuorumRequest
+from holdfast.replication.log.store import CoordinationStore
+from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.replication.work.quorum_wait import QuorumWait
+from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import ReplicatedArchive
+from holdfast.replication.work.sync import sync_replica
 from holdfast.storage import open_store
 from locking import LockError
 from locking.store import StoreOutcomeUnknown, StoreUnavailable
 from tests.support.hammer.worker import Log
-from tests.support.replicas.replica_worker import Worker
 from tests.support.replicas.replicated import made_backup, nothing
 
 _SIZE = 2
+
+_WAIT_S = 5.0
+
+_LEASE_S = 2.0
+"""Of a recovery: where one was killed, another one begins after so long."""
 
 _DEADLINES_S = (0.1, 1.0, 20.0)
 """That quorums have: some fail."""
@@ -27,7 +37,7 @@ _DEADLINES_S = (0.1, 1.0, 20.0)
 _REFUSED = (HoldfastError, LockError, StoreOutcomeUnknown, StoreUnavailable)
 
 
-class Client(Worker):
+class Client:
     """Writes `begun`, `added` and `failed` for backups, and `read` for reads, each with its time in nanoseconds.
 
     A backup whose outcome is unknown remains begun; a read that is refused, or cannot reach the store, is none.
@@ -36,7 +46,11 @@ class Client(Worker):
     """
 
     def __init__(self, log: Path, place: str, address: str, archive: str, names: list[str], seed: str) -> None:
-        super().__init__(place, address, archive, names, seed)
+        self._under = place
+        self._store = CoordinationStore.open(address)
+        self._archive = archive
+        self._names = names
+        self._random = random.Random(seed)
         self._address = address
         self._log = Log(log)
 
@@ -66,6 +80,21 @@ class Client(Worker):
             self._log.write("failed", time.monotonic_ns(), block=block, said=sentence(error))
         else:
             self._log.write("added", time.monotonic_ns(), block=block)
+
+    def _place(self, name: str) -> str:
+        return f"{self._under}/{name}"
+
+    def _sync(self, name: str) -> None:
+        row = self._store.run(lambda c: replica(c, self._archive, name))
+        sync_replica(self._store, self._archive, row, wait=_WAIT_S)
+
+    def _recover(self, name: str) -> None:
+        if self._random.random() < 0.3:
+            self._store.run(lambda c: mark_lost(c, self._archive, name, "drawn"))
+        recover(self._store, self._archive, name, wait=_WAIT_S, lease=_LEASE_S)
+
+    def _trim(self, name: str) -> None:
+        trim(self._store, self._archive, min_keep=0, max_keep=self._random.randrange(6))
 
     def _read(self, name: str) -> None:
         since = time.monotonic_ns()

@@ -44,7 +44,8 @@ MUTANTS = (
     ),
     without(
         "that the source's ends go back", _FAILING,
-        quorum, "fail", "(end_position=end, stream_end=stream)", "(end_position=s.end_position)",
+        quorum, "fail", "put_ends(connection, archive, quorum.source, ends_before(connection, archive, quorum))",
+        "pass",
     ),
     without(
         "that its ends go back in replicas, too", _FAILING,
@@ -53,8 +54,8 @@ MUTANTS = (
     without("that the block is dropped", _FAILING, log, "_take_back", "remove=(failing.block,)", "remove=()"),
     without(
         "that a failure moves no pointer", _FAILING,
-        quorum, "fail", "s = schema.sources.c",
-        "s = schema.sources.c; connection.execute(schema.replicas.update().values(pointer=quorum.index + 1))",
+        quorum, "fail", "    put_ends(",
+        "    connection.execute(schema.replicas.update().values(pointer=quorum.index + 1))\n    put_ends(",
     ),
     without(
         "one pending quorum of a source", _CHAIN,

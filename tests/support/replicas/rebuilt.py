@@ -14,7 +14,8 @@ from holdfast.archive.format.model import LogPlace
 from holdfast.replication.log.replicas import replicas
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work import membership, rebuild_store
-from holdfast.replication.work.rebuild_store import Rebuilt, prepare
+from holdfast.replication.work.rebuild_store import Rebuilding, prepare
+from holdfast.replication.work.survey import ReadableReplica, ask
 from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreError
 from tests.support.replicas.replicated import Replicas, nothing
@@ -55,7 +56,7 @@ def rebuild(
     force: bool = False,
     places: Callable[[str], ObjectStore] = open_store,
     **options: Any,
-) -> Rebuilt:
+) -> Rebuilding:
     """Prepare a rebuilding, and carry it out."""
     planned = prepare(coordination, urls, places=places, **options)
     return rebuild_store.rebuild(coordination, planned, force=force, places=places)
@@ -66,10 +67,10 @@ def urls(given: Replicas, *names: str) -> dict[str, str]:
     return {name: given.place(name).url for name in names or ("near", "far")}
 
 
-def become(given: Replicas, done: Rebuilt) -> dict[str, str]:
+def become(given: Replicas, done: Rebuilding) -> dict[str, str]:
     """What a rebuilding has made of each replica, once it is known that the store tells the same."""
     rows = given.coordination.run(lambda c: replicas(c, given.archive))
-    fates = {fate.replica.name: fate.lost for fate in done.plan.survey.fates}
+    fates = {fate.replica.name: fate.lost for fate in done.survey.fates}
     assert {row.name: row.lost_reason.removeprefix("when the store was rebuilt: ") for row in rows} == fates
     assert {row.name: row.is_lost for row in rows} == {name: bool(lost) for name, lost in fates.items()}
     return fates
@@ -101,6 +102,16 @@ def commit(given: Replicas, name: str, change: Change, **place: Any) -> None:
     log = given.place_of(name).model_copy(update=place)
     archive = Archive.open(given.place(name))
     archive.add(lambda state: replace(change, log=log), check=nothing, fence=None)
+
+
+def furthest(coordination: CoordinationStore, archive: str) -> str:
+    """Return the replica to elect where all are lost."""
+    rows = coordination.run(lambda c: replicas(c, archive))
+    answers = ask({row.name: row.url for row in rows}, open_store)
+    readable = [each for each in answers if isinstance(each, ReadableReplica) and not each.place.recovering]
+    usable = [each for each in readable if not each.place.set_aside] or readable
+    best = max(usable, key=lambda each: (each.place.index, each.name), default=None)
+    return best.name if best else rows[0].name
 
 
 def away(three: Replicas, *names: str, back: bool = False) -> None:

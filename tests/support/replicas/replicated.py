@@ -29,8 +29,7 @@ from holdfast.replication.log.replicas import add, check_removable, forget, log_
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.membership import begin_membership
 from holdfast.replication.work.recovery import Recovered, recover
-from holdfast.replication.work.replica import ReplicatedArchive
-from holdfast.replication.work.synced import Synced
+from holdfast.replication.work.replica import ReplicatedArchive, Synced
 from holdfast.storage import ObjectStore, open_store
 from tests.support.jobs.command import RunCommand
 

@@ -1,7 +1,4 @@
-"""The first tables.
-
-Revision ID: 0001
-"""
+"""The first tables."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Create the tables."""
     op.create_table(
         "archives",
         sa.Column("archive", sa.String(64), nullable=False),

@@ -1,7 +1,4 @@
-"""Quorums, the leader, and blocks of jobs that were taken for dead.
-
-Revision ID: 0002
-"""
+"""Quorums, the leader, and blocks of jobs that were taken for dead."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Make the tables, and the columns."""
     for name, kind, begins in (
         ("quorum_index", sa.BigInteger(), "0"),
         ("leader", sa.String(64), ""),

@@ -1,7 +1,4 @@
-"""Epochs that are not used again after a replica was removed.
-
-Revision ID: 0003
-"""
+"""Epochs that are not used again after a replica was removed."""
 
 from __future__ import annotations
 
@@ -13,5 +10,4 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Add the column."""
     op.add_column("archives", sa.Column("epochs", sa.BigInteger(), nullable=False, server_default="0"))

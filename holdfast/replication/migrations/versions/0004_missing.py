@@ -1,7 +1,4 @@
-"""Table of entries with missing files, each with the time since when.
-
-Revision ID: 0004
-"""
+"""Table of entries with missing files, each with the time since when."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """Make the table."""
     op.create_table(
         "missing",
         sa.Column("archive", sa.String(64), nullable=False),

@@ -1,7 +1,4 @@
-"""Columns for replicas that do not answer.
-
-Revision ID: 0005
-"""
+"""Columns for replicas that do not answer."""
 
 from __future__ import annotations
 
@@ -13,6 +10,5 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    """Add the columns."""
     op.add_column("replicas", sa.Column("silent_since", sa.Double(), nullable=False, server_default="0"))
     op.add_column("replicas", sa.Column("ask_again_at", sa.Double(), nullable=False, server_default="0"))

@@ -1,7 +1,4 @@
-"""Column for the process that backs a source up.
-
-Revision ID: 0006
-"""
+"""Column for the process that backs a source up."""
 
 from __future__ import annotations
 
@@ -13,5 +10,4 @@ down_revision = "0005"
 
 
 def upgrade() -> None:
-    """Add the column."""
     op.add_column("sources", sa.Column("process", sa.Text(), nullable=False, server_default=""))

@@ -1,7 +1,4 @@
-"""Column for the bytes that a replica lacks of entries which were trimmed.
-
-Revision ID: 0007
-"""
+"""Column for the bytes that a replica lacks of entries which were trimmed."""
 
 from __future__ import annotations
 
@@ -13,5 +10,4 @@ down_revision = "0006"
 
 
 def upgrade() -> None:
-    """Add the column."""
     op.add_column("replicas", sa.Column("trimmed_bytes", sa.BigInteger(), nullable=False, server_default="0"))

@@ -1,7 +1,4 @@
-"""Column for replicas that a rebuilding of the log has decided on.
-
-Revision ID: 0008
-"""
+"""Column for replicas that a rebuilding of the log has decided on."""
 
 from __future__ import annotations
 
@@ -13,5 +10,4 @@ down_revision = "0007"
 
 
 def upgrade() -> None:
-    """Add the column."""
     op.add_column("replicas", sa.Column("set_aside", sa.Boolean(), nullable=False, server_default=sa.false()))

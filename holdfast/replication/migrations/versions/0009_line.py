@@ -1,8 +1,6 @@
 """Tables of the ids that entries had, and of the stores that the log was in.
 
 From now on, replicas record a rebuild's decision on them in their own commits.
-
-Revision ID: 0009
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ down_revision = "0008"
 
 
 def upgrade() -> None:
-    """Make the tables, and enter the entries that are still known."""
     op.create_table(
         "line",
         sa.Column("archive", sa.String(64), nullable=False),

@@ -1,7 +1,4 @@
-"""Columns for the entries by which quorums are acknowledged, and replicas added and removed.
-
-Revision ID: 0010
-"""
+"""Columns for the entries by which quorums are acknowledged, and replicas added and removed."""
 
 from __future__ import annotations
 
@@ -13,6 +10,5 @@ down_revision = "0009"
 
 
 def upgrade() -> None:
-    """Add the columns."""
     for table, name in (("quorums", "acknowledged_by"), ("replicas", "joined_by"), ("replicas", "leaves_by")):
         op.add_column(table, sa.Column(name, sa.BigInteger(), nullable=False, server_default="0"))

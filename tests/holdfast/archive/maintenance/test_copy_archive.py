@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change, State, locks
 from holdfast.archive.archive import IDENTITY_KEY
+from holdfast.archive.files import transfer
 from holdfast.archive.format.commits import commit_key
 from holdfast.archive.format.model import ArchiveCommit
 from holdfast.archive.format.runs import read_last
@@ -55,6 +56,7 @@ def target(tmp_path: Path) -> ObjectStore:
 
 @pytest.fixture
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "AT_ONCE", 1)
     monkeypatch.setattr(copy_archive, "AT_ONCE", 1)
 
 

@@ -9,8 +9,6 @@ import pytest
 from holdfast.archive import Archive
 from holdfast.archive.files.data_files import read_file
 from holdfast.replication.log.store import ENVIRONMENT
-from holdfast.replication.work import set_aside
-from holdfast.replication.work.fetch_files import fetch
 from holdfast.storage import open_store
 from locking import RWLock
 from tests.support.jobs.command import RunCommand
@@ -57,23 +55,6 @@ def test_it_comes_back_as_an_archive_of_its_own(holdfast: RunCommand, aside: Rep
     assert aside.state("near").blocks.keys() == set(aside.backups[:-1])
     again = holdfast("replica", "aside", "restore", "near", "--into", into)
     assert (again.code, "is an archive already" in again.err) == (2, True)
-
-
-def test_stopped_it_goes_on_with_the_files_that_are_there(
-    holdfast: RunCommand, aside: Replicas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    into = open_store(str(tmp_path / "back"))
-
-    def stop(*args: object) -> tuple[int, int]:
-        fetch(*args)  # type: ignore[arg-type]
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(set_aside, "fetch", stop)
-    with pytest.raises(KeyboardInterrupt):
-        set_aside.bring_back(aside.place("near"), into, aside.archive, "near")
-    monkeypatch.undo()
-    done = set_aside.bring_back(aside.place("near"), into, aside.archive, "near")
-    assert (done.files, len(Archive.open(into).state.blocks)) == (0, len(aside.backups))
 
 
 def test_what_cannot_come_back_is_said(holdfast: RunCommand, aside: Replicas, tmp_path: Path) -> None:

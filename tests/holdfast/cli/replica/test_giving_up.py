@@ -7,7 +7,6 @@ import shutil
 
 import pytest
 
-from locking import RWLock
 from tests.support.jobs.command import RunCommand
 from tests.support.replicas.replicated import Replicas
 
@@ -20,13 +19,6 @@ def stuck(three: Replicas, holdfast: RunCommand) -> Replicas:
     three.back_up("near")
     shutil.rmtree(three.folder / "near")
     return three
-
-
-def test_who_may_have_the_files_is_to_be_removed_first(holdfast: RunCommand, stuck: Replicas) -> None:
-    done = holdfast("replica", "give-up", "1", "--yes")
-    assert (done.code, "'holdfast replica remove near --force'" in done.err) == (5, True)
-    assert holdfast("replica", "remove", "near", "--force").code == 0
-    assert holdfast("replica", "give-up", "1", "--yes").code == 0
 
 
 def test_an_entry_is_given_up_and_the_others_go_on(holdfast: RunCommand, stuck: Replicas) -> None:
@@ -69,13 +61,6 @@ def test_it_is_told_in_words(holdfast: RunCommand, stuck: Replicas) -> None:
     )
     again = holdfast("replica", "give-up", "1", "--yes")
     assert (again.code, "the log has no entry 1 that adds a block" in again.err) == (2, True)
-
-
-def test_who_works_on_a_replica_is_in_the_way_of_giving_up(holdfast: RunCommand, stuck: Replicas) -> None:
-    assert holdfast("replica", "remove", "near", "--force").code == 0
-    with RWLock(stuck.place("far"), "replica").write(purpose="a sync"):
-        done = holdfast("replica", "give-up", "1", "--yes")
-    assert (done.code, "a sync" in done.err) == (3, True)
 
 
 def test_a_sync_gives_it_up_in_time_and_status_tells_how_long_it_is_known(

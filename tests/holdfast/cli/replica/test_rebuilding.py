@@ -11,7 +11,6 @@ import pytest
 from holdfast.replication.log import schema
 from holdfast.replication.log.store import ENVIRONMENT
 from holdfast.storage.encryption.key_source import ENVIRONMENT as KEY
-from locking import RWLock
 from tests.support.jobs.command import RunCommand
 from tests.support.replicas.replicated import Replicas, replica_rows
 
@@ -130,11 +129,6 @@ def test_who_cannot_be_read_is_shown_and_has_to_be_left_out(holdfast: RunCommand
     assert replica_rows(holdfast)["far"]["lost"] is True
 
 
-def test_who_goes_on_can_be_chosen(holdfast: RunCommand, gone: Replicas) -> None:
-    done = holdfast(*REBUILD, *named(gone, "near", "off"), "--from", "off", "--json")
-    assert (done.code, done.value["from"], done.value["head"]) == (0, "off", 1)
-
-
 def test_where_the_store_is_right_it_has_to_be_forced(holdfast: RunCommand, two: Replicas) -> None:
     two.back_up("near")
     refused = holdfast(*REBUILD)
@@ -168,12 +162,6 @@ def test_wrong_usage_is_told(holdfast: RunCommand, gone: Replicas) -> None:
     assert (done.code, "Say by --replica NAME=URL where its replicas are" in done.err) == (2, True)
     done = holdfast(*REBUILD, *named(gone, "near"), "--archive", "bank")
     assert (done.code, "bank" in done.err) == (2, True)
-
-
-def test_who_works_on_a_replica_is_in_the_way(holdfast: RunCommand, gone: Replicas) -> None:
-    with RWLock(gone.place("near"), "replica").write(purpose="a sync"):
-        done = holdfast(*REBUILD, *named(gone, "near", "far"))
-    assert (done.code, "a sync" in done.err) == (3, True)
 
 
 def test_commands_that_find_no_store_tell_how_to_make_it_anew(holdfast: RunCommand, gone: Replicas) -> None:

@@ -16,7 +16,6 @@ from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.leading import leading
 from tests.support.jobs.command import RunCommand
 from tests.support.replicas.hung import PATIENCE_S, hanging
-from tests.support.replicas.rebuilt import go_two_ways
 from tests.support.replicas.replicated import Replicas, nothing, replica_rows
 
 pytestmark = pytest.mark.usefixtures("log_address")
@@ -167,15 +166,6 @@ def test_a_store_that_is_an_older_copy_says_so(holdfast: RunCommand, two: Replic
     )
     assert any("near" in line and line.endswith("; has entry 2") for line in done.out.splitlines())
     assert holdfast("replica", "status", "--no-look").code == 0
-
-
-def test_a_store_that_went_another_way_says_so_though_no_replica_is_ahead_of_it(
-    holdfast: RunCommand, two: Replicas
-) -> None:
-    go_two_ways(two)
-    done = holdfast("replica", "status")
-    assert done.code == 4, done.err
-    assert "near has executed entry 1 (" in done.err
 
 
 def test_a_look_does_not_wait_for_one_that_hangs(holdfast: RunCommand, two: Replicas) -> None:

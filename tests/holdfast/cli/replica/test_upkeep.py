@@ -13,7 +13,6 @@ import pytest
 from holdfast.operations.archive_context import ArchiveContext
 from holdfast.operations.requests.base import Request
 from holdfast.replication.log.store import ENVIRONMENT
-from locking import RWLock
 from tests.support.jobs.command import RunCommand
 from tests.support.replicas.hung import HUNG, PATIENCE_S, hanging
 from tests.support.replicas.replicated import Replicas, remove, replica_rows
@@ -74,13 +73,6 @@ def test_a_sync_of_all_leaves_out_what_is_lost(holdfast: RunCommand, two: Replic
     assert holdfast("replica", "sync", "far").code == 5
 
 
-def test_a_place_that_holds_another_replica_is_not_synced(holdfast: RunCommand, two: Replicas) -> None:
-    shutil.rmtree(two.folder / "far")
-    shutil.copytree(two.folder / "near", two.folder / "far")
-    done = holdfast("replica", "sync", "far")
-    assert (done.code, "is not replica far of this archive: something else lies there" in done.err) == (4, True)
-
-
 @pytest.mark.parametrize("word", ["sync", "recover"])
 def test_one_replica_or_all_of_them_is_to_be_said(holdfast: RunCommand, two: Replicas, word: str) -> None:
     every = {"sync": "--all", "recover": "--lost"}[word]
@@ -89,12 +81,6 @@ def test_one_replica_or_all_of_them_is_to_be_said(holdfast: RunCommand, two: Rep
     assert (done.code, f"say either the name of a replica or {every}" in done.err) == (2, True)
     done = holdfast("replica", word, "nobody")
     assert (done.code, "there is no replica nobody of this archive; it has: far, near" in done.err) == (2, True)
-
-
-def test_a_replica_that_somebody_else_syncs_is_busy(holdfast: RunCommand, two: Replicas) -> None:
-    with RWLock(two.place("far"), "replica").write(purpose="another sync"):
-        done = holdfast("replica", "sync", "far")
-    assert (done.code, "another sync" in done.err) == (3, True)
 
 
 @pytest.fixture
@@ -182,22 +168,6 @@ def test_a_trimming_names_whom_it_waits_for(holdfast: RunCommand, two: Replicas)
     assert (done.code, "--min-keep 5 must not be" in done.err) == (2, True)
 
 
-def test_a_lost_replica_is_made_anew(holdfast: RunCommand, three: Replicas) -> None:
-    three.back_up("near")
-    three.sync("off")
-    three.lose("far")
-    done = holdfast("replica", "recover", "far", "--from", "off", "--json")
-    assert done.code == 0, done.err
-    (value,) = done.value["replicas"]
-    assert {key: value[key] for key in ("replica", "from", "index", "files", "kept")} == {
-        "replica": "far", "from": "off", "index": 1, "files": 2, "kept": 2,
-    }  # fmt: skip
-    assert "recovering far from off" in done.err
-    assert three.is_whole("far")
-    done = holdfast("replica", "recover", "far")
-    assert (done.code, "replica far is not lost" in done.err) == (5, True)
-
-
 def test_a_quick_recovery_reads_nothing_that_is_there_in_its_size(holdfast: RunCommand, two: Replicas) -> None:
     (path,) = (each for each in (two.folder / "far" / "data").rglob("*.parquet"))
     path.write_bytes(bytes(path.stat().st_size))
@@ -233,3 +203,19 @@ def test_a_replica_whose_files_are_damaged_is_made_whole(holdfast: RunCommand, t
     assert holdfast("replica", "recover", "--lost", "--damaged").code == 2
     again = holdfast("verify", str(two.folder / "far"), "--deep")  # what is left is so at every place: it is no Parquet
     assert (again.code, "--damaged" in again.err) == (4, False)
+
+
+def test_a_lost_replica_is_made_anew(holdfast: RunCommand, three: Replicas) -> None:
+    three.back_up("near")
+    three.sync("off")
+    three.lose("far")
+    done = holdfast("replica", "recover", "far", "--from", "off", "--json")
+    assert done.code == 0, done.err
+    (value,) = done.value["replicas"]
+    assert {key: value[key] for key in ("replica", "from", "index", "files", "kept")} == {
+        "replica": "far", "from": "off", "index": 1, "files": 2, "kept": 2,
+    }  # fmt: skip
+    assert "recovering far from off" in done.err
+    assert three.is_whole("far")
+    done = holdfast("replica", "recover", "far")
+    assert (done.code, "replica far is not lost" in done.err) == (5, True)

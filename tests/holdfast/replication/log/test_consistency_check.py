@@ -94,15 +94,3 @@ def test_a_replica_that_the_old_store_takes_for_lost_is_asked_and_never_set_asid
     two.back_up("near")
     assert two.sync("far").index == two.sync("near").index == 3
     assert set(two.backups) == two.state("near").blocks.keys()
-
-
-def test_one_that_a_rebuilding_has_decided_on_stops_nobody(old: Replicas) -> None:
-    rebuild(old.coordination, urls(old), source="far")
-    old.back_up("far")
-    assert trim(old.coordination, old.archive, min_keep=0).not_asked == ()
-    old.lose("far")
-    assert elect(old.coordination, old.archive, "far") == 0
-    assert old.recover("near").aside == (old.backups[2 + 1],)
-    assert old.sync("near").index == old.sync("far").index == 3
-    assert not old.place_of("near").set_aside
-    assert not old.place_of("far").set_aside

@@ -123,6 +123,16 @@ def test_a_truncation_neither_removes_what_waits_for_its_quorum_nor_relies_on_it
     assert near.state.blocks.keys() == {two.backups[2]}
 
 
+def test_a_removed_source_begins_again_through_any_replica(two: Replicas) -> None:
+    two.back_up("near", "crm")
+    with leading(two.open("near")) as near:
+        truncate(near, NOTHING, check=nothing, fence=None, source="crm")
+    two.sync("far")
+    assert two.state("far").ends.keys() == two.state("near").ends.keys() == {"shop_db"}
+    two.back_up("far", "crm")
+    assert two.state("far").ends.keys() == {"shop_db", "crm"}
+
+
 def test_the_lease_is_renewed_while_the_work_goes_on(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
     renewed = threading.Event()
 
@@ -146,13 +156,3 @@ def test_going_on_leaves_the_epoch_and_moves_the_end_of_the_lease(two: Replicas)
     run(lambda c: go_on(c, near, epoch))
     after = run(lambda c: leader(c, two.archive))
     assert (after.name, after.epoch, after.until > before.until) == ("near", epoch, True)
-
-
-def test_a_removed_source_begins_again_through_any_replica(two: Replicas) -> None:
-    two.back_up("near", "crm")
-    with leading(two.open("near")) as near:
-        truncate(near, NOTHING, check=nothing, fence=None, source="crm")
-    two.sync("far")
-    assert two.state("far").ends.keys() == two.state("near").ends.keys() == {"shop_db"}
-    two.back_up("far", "crm")
-    assert two.state("far").ends.keys() == {"shop_db", "crm"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from holdfast.common.errors import BusyError, RefusedError, UsageError
+from holdfast.common.errors import BusyError
 from holdfast.replication.log import replicas, schema
 from holdfast.replication.log.log import MEMBERS, LogEntry, entries
 from holdfast.replication.log.membership import check_counts, join, leave, waited_for
@@ -64,12 +64,6 @@ def test_the_end_of_its_first_recovery_is_an_entry_again(registered: Coordinatio
     assert registered.run(lambda c: replicas.log_state(c, "a")).head == 6
 
 
-def test_names_and_places_are_used_once(registered: CoordinationStore) -> None:
-    with pytest.raises(UsageError, match="/near is replica near already"):
-        registered.run(lambda c: join(c, "a", name="new", url="/near"))
-    assert registered.run(lambda c: replicas.log_state(c, "a")).head == 4
-
-
 def test_a_removal_names_those_that_stay(registered: CoordinationStore, put: Put) -> None:
     whole(put, "far")
     joined(registered)
@@ -80,14 +74,6 @@ def test_a_removal_names_those_that_stay(registered: CoordinationStore, put: Put
     # Who leaves already does not stay.
     assert left(registered, "new", force=True) == 7
     assert entry(registered, 7).change.members == {"near": "/near"}
-
-
-def test_one_that_has_what_no_other_has_leaves_only_by_force(registered: CoordinationStore, put: Put) -> None:
-    whole(put, "far", pointer=3)
-    with pytest.raises(RefusedError):
-        left(registered, "near")
-    assert row(registered, "near").leaves_by == 0
-    assert left(registered, "near", force=True) == 5
 
 
 def test_the_last_one_leaves_without_an_entry(registered: CoordinationStore) -> None:

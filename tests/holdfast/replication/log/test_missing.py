@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.replication.log import schema
-from holdfast.replication.log.missing import clear_missing, missing_entries, note_missing
+from holdfast.replication.log.log import clear_missing, missing_entries, note_missing
 from holdfast.replication.log.store import CoordinationStore, clock
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 from sqlalchemy import Connection
 
 from holdfast.archive.format.model import ArchiveCommit, Hold
 from holdfast.archive.format.state import Change
-from holdfast.common.errors import BusyError, RefusedError, UsageError
-from holdfast.replication.log import log, quorum, recovery_claim, schema, trimming
+from holdfast.common.errors import BusyError
+from holdfast.replication.log import log, quorum, schema, trimming
 from holdfast.replication.log.errors import QuorumFailedError
 from holdfast.replication.log.quorum import Quorum
 from holdfast.replication.log.replicas import log_state, mark_lost, replicas
@@ -82,11 +81,6 @@ def test_what_an_earlier_release_had_succeed_is_settled(three: Replicas) -> None
     assert stands(three, block).is_settled
 
 
-def test_without_a_wish_a_backup_counts_at_once(three: Replicas) -> None:
-    three.back_up("near")
-    assert three.coordination.run(lambda c: quorum.pending(c, three.archive)) == []
-
-
 def test_nothing_of_a_source_is_appended_while_its_last_backup_is_pending(three: Replicas) -> None:
     begin(three, quorum_request=replace(HOUR, size=3))
     with pytest.raises(BusyError, match=r"the last backup of shop_db still waits for its quorum: entry 1 .* 2 of 3"):
@@ -127,16 +121,6 @@ def test_one_that_fails_is_taken_back_and_every_replica_is_as_if_it_had_not_been
     assert three.coordination.run(lambda c: log.fail_overdue(c, three.archive, by="far", unread=())) == []
 
 
-def test_a_backup_after_one_that_failed_begins_where_that_one_did(three: Replicas) -> None:
-    begin(three)
-    overdue(three)
-    assert three.back_up("far") == 3  # behind the entry that takes the first one back
-    for name in ("near", "off"):
-        three.sync(name)
-    assert three.state("near").blocks.keys() == three.state("off").blocks.keys() == three.state("far").blocks.keys()
-    assert three.backups[1] not in three.state("off").blocks
-
-
 def test_who_comes_to_a_failed_entry_passes_it_without_its_files(three: Replicas) -> None:
     block = begin(three).add[0]
     for file in block.files():
@@ -145,33 +129,6 @@ def test_who_comes_to_a_failed_entry_passes_it_without_its_files(three: Replicas
     assert three.sync("far").entries == 2
     kinds = [commit.kind for commit in three.open("far").commits()]
     assert kinds[-2:] == ["failed", "drop"]
-
-
-def test_what_was_decided_stays_so(three: Replicas) -> None:
-    succeeded = begin(three).add[0].id
-    three.sync("off")
-    overdue(three)
-    assert three.coordination.run(lambda c: log.fail_overdue(c, three.archive, by="far", unread=())) == []
-    assert stands(three, succeeded).state == "committed"
-    failing = begin(three, quorum_request=replace(HOUR, size=3)).add[0].id
-    three.sync("off")
-    late = three.open("far")
-    overdue(three)
-    three.coordination.run(lambda c: log.fail_overdue(c, three.archive, by="far", unread=()))
-    _, acting = late.in_use()
-    assert three.coordination.run(lambda c: log.join(c, acting, index=9, blocks={failing}, unread=())) == []
-    assert stands(three, failing).state == "failed"
-
-
-def test_who_fails_it_twice_takes_it_back_once(three: Replicas) -> None:
-    failing = begin(three).add[0].id
-    seen = stands(three, failing)
-    overdue(three)
-    three.coordination.run(lambda c: log.fail_overdue(c, three.archive, by="far", unread=()))
-    three.back_up("far")
-    after = ends(three)
-    assert not three.coordination.run(lambda c: quorum.fail(c, three.archive, seen, dropped_by=9))
-    assert (ends(three), stands(three, failing).dropped_by) == (after, 2)
 
 
 def test_the_word_of_a_replica_that_was_lost_since_does_not_count(three: Replicas) -> None:
@@ -200,21 +157,6 @@ def test_the_word_that_a_replica_gave_in_an_earlier_epoch_does_not_count(three: 
     assert stands(three, block).state == "pending"
     three.sync("far")
     assert stands(three, block).state == "committed"
-
-
-def test_nobody_is_made_anew_from_a_replica_that_lacks_what_has_succeeded(three: Replicas) -> None:
-    begin(three)
-    three.sync("far")
-    three.coordination.run(lambda c: mark_lost(c, three.archive, "near", "rot"))
-    with pytest.raises(RefusedError, match="off has not executed entry 2 yet, which a quorum has"):
-        three.recover("near", source="off")
-    assert three.recover("near", source="far").index == 2
-
-
-def test_there_must_be_as_many_replicas_as_a_quorum_has(three: Replicas) -> None:
-    with pytest.raises(UsageError, match=r"a quorum of 4 cannot be: the archive has 3 replicas \(far, near, off\)"):
-        begin(three, quorum_request=replace(HOUR, size=4))
-    assert three.coordination.run(lambda c: log_state(c, three.archive)).head == 0
 
 
 def test_one_whose_deadline_is_over_before_its_own_replica_has_it_has_failed(three: Replicas) -> None:
@@ -264,12 +206,3 @@ def test_a_trimming_keeps_what_is_pending_or_still_to_be_taken_back(three: Repli
     trim()
     assert not there(pending)
     assert three.coordination.run(lambda c: c.execute(schema.votes.select()).all()) == []
-
-
-def test_a_recovery_of_which_nothing_is_left_to_choose_says_what_to_sync(three: Replicas) -> None:
-    begin(three)
-    three.sync("far")
-    for name in ("near", "far"):
-        three.coordination.run(partial(mark_lost, archive=three.archive, name=name, reason="rot"))
-    with pytest.raises(RefusedError, match=r"'holdfast replica sync off' first"):
-        three.coordination.run(lambda c: recovery_claim.claim(c, three.archive, "near"))

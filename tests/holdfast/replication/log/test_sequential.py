@@ -41,18 +41,6 @@ def pending(given: Replicas, name: str) -> str:
     return given.backups[-1]
 
 
-def test_one_that_has_all_is_shown_whole(two: Replicas) -> None:
-    assert asked(two, "near") == SequentialAnswer(hidden=frozenset(), behind=0)
-
-
-def test_what_is_pending_is_hidden_until_it_has_succeeded(two: Replicas) -> None:
-    block = pending(two, "near")
-    assert asked(two, "near").hidden == {block}
-    two.sync("far")
-    two.sync("near")
-    assert asked(two, "near").hidden == frozenset()
-
-
 def test_one_may_be_behind_as_far_as_nothing_of_it_has_succeeded(two: Replicas) -> None:
     two.back_up("near")
     two.back_up("near")

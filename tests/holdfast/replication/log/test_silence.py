@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from holdfast.replication.log import silence
 from holdfast.replication.log.replicas import ReplicaRow, replica
-from holdfast.replication.log.silence import NotAsked, is_paused, note_answers, silence_words
+from holdfast.replication.log.silence import note_answers, silence_words
 from tests.support.replicas.replicated import Replicas
 
 pytestmark = pytest.mark.slow
 
 SILENT = ReplicaRow("far", "/far", 1, 1, 0.0, False, "", "", 0.0, silent_since=1000.0, ask_again_at=1600.0)
-
-
-@pytest.mark.parametrize(("now", "paused"), [(1000.0, True), (1599.0, True), (1600.0, False), (2000.0, False)])
-def test_a_silent_one_is_not_asked_before_its_time(now: float, paused: bool) -> None:
-    assert is_paused(SILENT, now) is paused
-    assert not is_paused(replace(SILENT, ask_again_at=0.0), now)
 
 
 @pytest.mark.parametrize(
@@ -32,15 +24,6 @@ def test_a_silent_one_is_not_asked_before_its_time(now: float, paused: bool) -> 
 )
 def test_a_pause_is_told_in_words_also_by_a_clock_that_went_back(now: float, words: str) -> None:
     assert silence_words(SILENT, now) == words
-
-
-def test_what_is_not_known_then_is_said() -> None:
-    told = NotAsked("far", "/far", "it hangs")
-    assert told.describe() == {"replica": "far", "url": "/far", "why": "it hangs"}
-    assert told.words == (
-        "replica far (/far) could not be asked: it hangs. So it is not known whether it has executed entries that the "
-        "coordination store does not have"
-    )
 
 
 def row_of(replicas: Replicas, name: str) -> ReplicaRow:

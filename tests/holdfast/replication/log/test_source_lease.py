@@ -42,12 +42,6 @@ def test_what_a_killed_run_left_does_not_keep_the_next_one_of_its_replica_waitin
         run(lambda c: source_lease.take_source(c, far, "shop_db", "other"))
 
 
-def test_a_lease_that_has_ended_keeps_nobody_waiting(two: Replicas) -> None:
-    run, near, far = two.coordination.run, acting(two, "near"), acting(two, "far")
-    run(lambda c: source_lease.take_source(c, near, "shop_db", "first", lease=-1.0))
-    run(lambda c: source_lease.take_source(c, far, "shop_db", "other"))
-
-
 def gone() -> Owner:
     """A process of this machine that has certainly ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
@@ -108,13 +102,6 @@ def test_a_lease_is_told_with_its_process_and_its_end() -> None:
     )
     assert (value["expires_in_s"], held.value(200.0)["expires_in_s"]) == (0.0, 0.0)
     assert held.value(88.0)["expires_in_s"] == 12.0
-
-
-def test_a_lease_of_an_older_release_names_no_process() -> None:
-    held = SourceLease("shop_db", "near", "run-1", 100.0, None)
-    assert held.describe() == "shop_db is being backed up by near, run run-1"
-    assert (held.value(0.0)["owner"], held.value(0.0)["process"]) == (None, "unknown")
-    assert held.keeps_out(0.0)
 
 
 def test_a_source_that_was_never_backed_up_has_no_ends_and_a_known_one_has_its_own(two: Replicas) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -59,10 +58,6 @@ def test_of_entries_that_are_trimmed_the_time_is_that_of_its_last_step(registere
     assert (found.entries, found.size, round(found.seconds)) == (4, 1030, 900)
 
 
-def test_a_new_replica_is_behind_by_the_whole_log(registered: CoordinationStore) -> None:
-    assert of(registered, "far").entries == 4
-
-
 def test_a_silent_one_is_told_with_its_pause(registered: CoordinationStore, put: Put) -> None:
     now = registered.run(clock)
     put("far", silent_since=now - 60, ask_again_at=now + 120)
@@ -86,47 +81,6 @@ def test_the_leader_sources_and_missing_entries_are_told(registered: Coordinatio
     assert [(each["source"], each["run"]) for each in told["sources"]] == [("shop_db", "run")]
     [missing] = told["missing"]
     assert (missing["entry"], missing["for_s"]) == (3, pytest.approx(30, abs=5))
-
-
-def test_the_keys_that_scripts_read_are_stable(registered: CoordinationStore) -> None:
-    told: dict[str, Any] = looked(registered).describe()
-    assert sorted(told) == sorted(
-        [
-            "archive",
-            "name",
-            "store",
-            "head",
-            "log_start",
-            "leader",
-            "leader_epoch",
-            "leader_lease_s",
-            "quorum_index",
-            "pending_quorums",
-            "missing",
-            "sources",
-            "replicas",
-        ]
-    )
-    assert sorted(told["replicas"][0]) == sorted(
-        [
-            "name",
-            "url",
-            "pointer",
-            "entries_behind",
-            "bytes_behind",
-            "seconds_behind",
-            "epoch",
-            "lease_s",
-            "active",
-            "active_until",
-            "lost",
-            "lost_reason",
-            "recovers_from",
-            "silent_s",
-            "asked_again_s",
-        ]
-    )
-    assert (told["name"], told["head"], told["log_start"], told["quorum_index"]) == ("shop", 4, 1, 0)
 
 
 def test_times_are_told_in_tenths_and_moments_in_utc() -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from holdfast.archive import Archive
 from holdfast.common.errors import BusyError, RefusedError, UsageError
 from holdfast.replication.log import log, quorum, replicas, schema
-from holdfast.replication.log.errors import EpochOverError, OldStoreError
+from holdfast.replication.log.errors import OldStoreError
 from holdfast.replication.log.leader import lead
 from holdfast.replication.log.membership import leave
 from holdfast.replication.log.replicas import add, replica
@@ -22,7 +22,7 @@ from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.log.trimming import trim
 from holdfast.replication.work import membership
-from holdfast.replication.work.membership import begin_membership, candidates, elect, only_archive
+from holdfast.replication.work.membership import begin_membership, elect, only_archive
 from holdfast.replication.work.recovery import recover
 from holdfast.storage import open_store
 from tests.support.replicas.rebuilt import away, copied, joined, rebuild
@@ -57,56 +57,12 @@ def test_an_archive_becomes_a_replica_once_and_again_after_a_kill(
         begin_membership(coordination, archive.store, "another")
 
 
-def test_an_archive_of_format_1_is_to_be_migrated_first(tmp_path: Path, coordination: CoordinationStore) -> None:
-    archive = Archive.create(open_store(str(tmp_path / "old")), name="old", number=1)
-    with pytest.raises(UsageError, match=r"holdfast migrate .* --to 2"):
-        begin_membership(coordination, archive.store, "near")
-    assert archive.state.sequence == 0
-
-
-def test_names_and_places_are_used_once(two: Replicas) -> None:
-    url = two.place("far").url
-    two.coordination.run(lambda c: add(c, two.archive, name="far", url=url))
-    with pytest.raises(UsageError, match="replica far is at"):
-        two.coordination.run(lambda c: add(c, two.archive, name="far", url="elsewhere"))
-    with pytest.raises(UsageError, match="is replica far already"):
-        two.coordination.run(lambda c: add(c, two.archive, name="third", url=url))
-
-
-def test_the_last_one_and_one_that_is_ahead_are_not_removed_by_the_way(two: Replicas) -> None:
-    two.back_up("near")
-    with pytest.raises(RefusedError, match="near has executed entries that no other replica has yet"):
-        two.coordination.run(lambda c: remove(c, two.archive, "near"))
-    two.sync("far")
-    two.coordination.run(lambda c: remove(c, two.archive, "near"))
-    with pytest.raises(RefusedError, match="the only replica that is not lost"):
-        two.coordination.run(lambda c: remove(c, two.archive, "far"))
-    two.coordination.run(lambda c: remove(c, two.archive, "far", force=True))
-    assert two.coordination.run(lambda c: replicas.replicas(c, two.archive)) == []
-
-
 def added_anew(given: Replicas, name: str, place: str) -> None:
     """A replica is removed and comes back under its name, at another place that is empty."""
     url = given.place(place).url
     given.coordination.run(lambda c: remove(c, given.archive, name, force=True))
     given.coordination.run(lambda c: add(c, given.archive, name=name, url=url))
     given.recover(name)
-
-
-def test_who_acted_for_a_removed_replica_does_not_act_for_a_new_one_of_its_name(two: Replicas) -> None:
-    for place in ("second", "third"):
-        old = two.open("far")  # a sync that is suspended here
-        added_anew(two, "far", place)
-        two.back_up("near")
-        with pytest.raises(EpochOverError, match="replica far was activated again"):
-            old.sync(check=nothing, fence=None)
-        pointer = two.coordination.run(lambda c: replica(c, two.archive, "far")).pointer
-        new = Archive.open(two.place(place)).state.log
-        assert new is not None
-        assert pointer == new.index + 1
-        shutil.rmtree(two.folder / "far")
-        shutil.copytree(two.folder / place, two.folder / "far")
-        two.change("far", url=two.place("far").url)
 
 
 def test_epochs_of_removed_replicas_are_not_used_again_after_a_rebuilding(two: Replicas) -> None:
@@ -139,51 +95,6 @@ def test_a_quorum_does_not_count_a_replica_that_was_lost_with_its_disk_and_added
     two.sync("far")
     (pending,) = two.coordination.run(lambda c: quorum.pending(c, two.archive))
     assert pending.votes == ("far",)
-
-
-def test_an_elected_replica_goes_on_with_the_entries_that_are_there(two: Replicas) -> None:
-    two.back_up("near")
-    two.back_up("near")
-    lose_all(two)
-    assert elect(two.coordination, two.archive, "far") == 0
-    with pytest.raises(RefusedError, match="not all replicas are lost"):
-        elect(two.coordination, two.archive, "near")
-    two.recover("near", source="far")
-    assert two.sync("far").index == 2  # near's files are still there, though it is behind now
-    assert two.is_whole("far")
-
-
-def test_entries_that_nobody_has_are_given_up_only_where_that_is_said(two: Replicas) -> None:
-    two.back_up("near")
-    two.sync("far")
-    for _ in range(3):
-        two.back_up("near")
-
-    def away(c: Connection) -> None:
-        c.execute(schema.replicas.update().where(schema.replicas.c.name == "far").values(active_until=0.0))
-
-    two.coordination.run(away)
-    assert trim(two.coordination, two.archive, min_keep=0, max_keep=0).lost == ("far",)
-    lose_all(two)
-    with pytest.raises(RefusedError, match="3 entries would be given up"):
-        elect(two.coordination, two.archive, "far")
-    assert elect(two.coordination, two.archive, "far", lose_entries=True) == 3
-    assert two.coordination.run(lambda c: replica(c, two.archive, "far")).pointer == 5
-    assert two.back_up("far") == 5
-    two.recover("near")
-    assert two.state("near").blocks.keys() == two.state("far").blocks.keys()
-    assert len(two.state("near").aside) == 3
-    assert two.is_whole("near")
-
-
-def test_candidates_are_told_by_what_lies_at_their_places(two: Replicas) -> None:
-    two.back_up("near")
-    lose_all(two)
-    (two.folder / "far" / "archive.json").unlink()
-    near, far = sorted(candidates(two.coordination, two.archive), key=lambda each: each.name != "near")
-    assert (near.index, near.problem) == (1, "")
-    assert far.index is None
-    assert "archive.json is missing" in far.problem
 
 
 def test_the_archive_that_is_meant_is_found_by_name_or_id(two: Replicas, tmp_path: Path) -> None:
@@ -400,15 +311,21 @@ def test_a_new_replica_has_no_word_on_a_larger_quorum_before_as_many_have_execut
     assert (found.state, found.votes) == ("committed", ("far", "near", "new", "off"))
 
 
-def test_the_last_replica_leaves_no_entry(tmp_path: Path, coordination: CoordinationStore) -> None:
-    given = Replicas.begun(tmp_path, coordination)
-    assert membership.remove(coordination, given.archive, "near", force=True) == ""
-    assert given.state("near").blocks
-
-
 def test_nothing_is_added_through_a_replica_that_is_being_removed(three: Replicas) -> None:
     far = three.open("far")
     plan = three.backup(far.store)
     three.coordination.run(lambda c: leave(c, three.archive, "far", force=False))
     with pytest.raises(RefusedError, match="replica far is being removed: nothing is added through it any more"):
         far.add(plan, check=nothing, fence=None)
+
+
+def test_an_elected_replica_goes_on_with_the_entries_that_are_there(two: Replicas) -> None:
+    two.back_up("near")
+    two.back_up("near")
+    lose_all(two)
+    assert elect(two.coordination, two.archive, "far") == 0
+    with pytest.raises(RefusedError, match="not all replicas are lost"):
+        elect(two.coordination, two.archive, "near")
+    two.recover("near", source="far")
+    assert two.sync("far").index == 2  # near's files are still there, though it is behind now
+    assert two.is_whole("far")

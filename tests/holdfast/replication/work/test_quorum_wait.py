@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
-from holdfast.archive.archive import Archive
 from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import truncate
-from holdfast.common.errors import BusyError, OutcomeUnknownError, UsageError
+from holdfast.common.errors import BusyError, OutcomeUnknownError
 from holdfast.replication.log.errors import QuorumFailedError, StoreAwayError
 from holdfast.replication.log.settings import QuorumRequest
-from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
+from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.leading import leading
 from holdfast.replication.work.quorum_wait import SILENT_S, QuorumWait, settle
-from holdfast.replication.work.replica_backup import await_quorum, opened_for_backup, pending_quorum, source_taken
+from holdfast.replication.work.replica_backup import await_quorum, pending_quorum, source_taken
 from tests.support.replicas.quorums import overdue
 from tests.support.replicas.replicated import Replicas, nothing
 
@@ -123,13 +122,6 @@ def test_a_store_that_stays_away_leaves_it_unknown_and_not_failed(
     assert now[0] == pytest.approx(3600 + SILENT_S, abs=120)
 
 
-def test_who_has_no_patience_is_told_that_the_store_is_away(three: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
-    block = begin(three)
-    silent(monkeypatch, StoreAwayError("refused"))
-    with pytest.raises(BusyError, match=r"still pending: the coordination store, .*: refused"):
-        waiting(three, block).decided(patience=0)
-
-
 def test_a_store_that_is_away_when_the_wait_begins_is_asked_again(
     three: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,12 +211,6 @@ def test_a_source_is_settled_once_its_last_backup_is(three: Replicas) -> None:
     assert not pending_quorum(three.place("near"), block, address=three.coordination.url)
 
 
-def test_a_command_waits_by_the_address_of_the_store(three: Replicas) -> None:
-    block = begin(three)
-    told = await_quorum(three.place("near"), block, address=three.coordination.url, say=nothing_said)
-    assert told == {"entry": 1, "size": 2, "replicas": ["far", "near"]}
-
-
 def nothing_said(words: str) -> None:
     raise AssertionError(words)
 
@@ -240,25 +226,3 @@ def test_the_next_backup_of_a_source_waits_for_the_one_before_and_goes_on_where_
     second = begin(three)
     with source_taken(three.place("far"), "shop_db", "run", three.coordination.url, say=nothing_said):
         assert has(three, "far", second)
-
-
-def test_a_quorum_that_cannot_be_is_refused_before_anything_is_read(three: Replicas) -> None:
-    with (
-        pytest.raises(UsageError, match="a quorum of 4 cannot be: the archive has 3 replicas"),
-        source_taken(three.place("near"), "shop_db", "run", three.coordination.url, quorum_request=QuorumRequest(4)),
-    ):
-        raise AssertionError
-
-
-def test_an_archive_at_one_place_has_no_quorum(three: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(ENVIRONMENT, three.coordination.url)
-    alone = Archive.create(three.place("alone"), name="alone").store
-    with pytest.raises(UsageError, match="a quorum of 2 cannot be: this archive is at one place only"):
-        opened_for_backup(alone, check=nothing, quorum_request=QuorumRequest(2))
-    with (
-        pytest.raises(UsageError, match="at one place only"),
-        source_taken(alone, "shop_db", "run", None, quorum_request=QuorumRequest(2)),
-    ):
-        raise AssertionError
-    with pytest.raises(UsageError, match="is no replica: no quorum was asked for"):
-        await_quorum(alone, "block", address=None, say=nothing_said)

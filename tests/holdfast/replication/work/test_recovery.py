@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.format.document import FileRecord
-from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError
+from holdfast.archive.files.transfer import FileCopier
+from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError
 from holdfast.replication.log import recovery_claim, schema
 from holdfast.replication.log.errors import EpochOverError, LostReplicaError, OldStoreError
-from holdfast.replication.log.replicas import add, mark_lost, replica
-from holdfast.replication.work import fetch_files, membership, recovery
+from holdfast.replication.log.replicas import mark_lost, replica
+from holdfast.replication.work import membership, recovery
 from holdfast.replication.work.leading import leading
-from holdfast.replication.work.membership import elect, remove
+from holdfast.replication.work.membership import elect
 from holdfast.replication.work.set_aside import bring_back, drop
-from holdfast.storage import ObjectStore, open_store
+from holdfast.storage import open_store
 from tests.support.replicas.hung import hanging
-from tests.support.replicas.rebuilt import away, copied, joined
+from tests.support.replicas.rebuilt import away, copied
 from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
@@ -51,16 +52,6 @@ def test_only_what_is_missing_or_damaged_is_copied(two: Replicas) -> None:
     assert two.sync("far").entries == 0
 
 
-def test_sizes_alone_are_compared_where_that_is_wanted(two: Replicas) -> None:
-    lose(two, "far")
-    damaged = data_files(two.folder / "far")[0]
-    damaged.chmod(0o644)
-    damaged.write_bytes(b"x" * damaged.stat().st_size)
-    assert two.recover("far", deep=False).files == 0
-    lose(two, "far")
-    assert two.recover("far").files == 1
-
-
 def test_a_mount_that_has_vanished_is_never_written_into(two: Replicas) -> None:
     two.back_up("near")
     lose(two, "far")
@@ -77,19 +68,6 @@ def test_a_mount_that_has_vanished_is_never_written_into(two: Replicas) -> None:
     with pytest.raises(DamagedError, match=gone):
         elect(two.coordination, two.archive, "far")
     assert not (two.folder / "far").exists()
-
-
-def test_an_empty_place_is_made_whole_once_it_is_added_as_one(two: Replicas) -> None:
-    two.back_up("near")
-    shutil.rmtree(two.folder / "far")
-    lose(two, "far")
-    remove(two.coordination, two.archive, "far")
-    joined(two, "far")
-    assert two.is_whole("far")
-    assert two.state("far").ends == two.state("near").ends
-    two.back_up("far")
-    two.sync("near")
-    assert two.state("far").blocks.keys() == two.state("near").blocks.keys()
 
 
 def test_what_only_the_lost_replica_had_is_set_aside_and_stays(two: Replicas) -> None:
@@ -184,13 +162,13 @@ def test_nothing_is_set_aside_where_the_store_was_brought_back_meanwhile(
     three.sync("off")
     three.lose("near")
 
-    def brought_back(store: ObjectStore, files: Iterable[FileRecord]) -> Iterable[FileRecord]:
+    def brought_back(*given: Any, **more: Any) -> FileCopier:
         put_back = copied(three)
         three.back_up("far")
         put_back()
-        return fetch_files.missing_files(store, files)
+        return FileCopier(*given, **more)
 
-    monkeypatch.setattr(recovery, "missing_files", brought_back)
+    monkeypatch.setattr(recovery, "FileCopier", brought_back)
     with pytest.raises(OldStoreError, match=r"far has executed entry 2 \(.*\), which the coordination store"):
         three.recover("near", source="off")
     assert (three.place_of("near").recovering, three.place_of("near").index) == (True, 1)
@@ -219,39 +197,6 @@ def test_a_source_that_is_lost_meanwhile_is_not_gone_on_from(three: Replicas, mo
     monkeypatch.undo()
     three.coordination.run(lambda c: c.execute(schema.replicas.update().values(active_until=0.0)))
     assert three.recover("off").source in ("far", "near")
-
-
-def test_a_replica_that_is_not_lost_is_not_recovered(two: Replicas) -> None:
-    with pytest.raises(RefusedError, match="is not lost: 'holdfast replica sync far'"):
-        two.recover("far")
-
-
-def test_where_all_are_lost_one_is_to_be_elected(two: Replicas) -> None:
-    two.coordination.run(lambda c: c.execute(schema.replicas.update().values(is_lost=True)))
-    with pytest.raises(RefusedError, match="all replicas are lost"):
-        two.recover("far")
-
-
-def test_the_last_replica_is_never_marked_lost(two: Replicas) -> None:
-    lose(two, "far")
-    with pytest.raises(RefusedError, match="no other replica that is not lost"):
-        lose(two, "near")
-
-
-def test_a_lost_replica_neither_follows_nor_adds(two: Replicas) -> None:
-    lose(two, "far")
-    with pytest.raises(LostReplicaError, match="holdfast replica recover far makes it anew"):
-        two.sync("far")
-    with pytest.raises(LostReplicaError):
-        two.back_up("far")
-
-
-def test_the_place_of_another_archive_is_left_alone(two: Replicas) -> None:
-    other = Archive.create(two.place("other"), name="other")
-    two.coordination.run(lambda c: add(c, two.archive, name="third", url=other.store.url))
-    with pytest.raises(UsageError, match="is not the place of replica third: it is an archive of its own"):
-        two.recover("third")
-    assert Archive.open(other.store).state.sequence == 0
 
 
 def test_a_recovery_that_fails_can_be_tried_again_at_once(two: Replicas) -> None:
@@ -353,13 +298,12 @@ def test_a_source_that_vanishes_while_it_is_copied_is_named_with_those_to_copy_f
     three.back_up("near")
     three.sync("far")
     lose(three, "off")
-    fetch = fetch_files.fetch
 
-    def vanish(source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord]) -> tuple[int, int]:
+    def vanish(*given: Any, **more: Any) -> FileCopier:
         shutil.rmtree(three.folder / "near")
-        return fetch(source, target, files)
+        return FileCopier(*given, **more)
 
-    monkeypatch.setattr(recovery, "fetch", vanish)
+    monkeypatch.setattr(recovery, "FileCopier", vanish)
     with pytest.raises(HoldfastError, match=r"near cannot be copied from any more: .*; --from far copies from another"):
         three.recover("off", source="near")
     monkeypatch.undo()

@@ -6,7 +6,7 @@ from holdfast.archive import Archive, Change
 from holdfast.replication.log import schema
 from holdfast.replication.work.repair import RepairStep, findings, unknown_archive
 from holdfast.storage import open_store
-from tests.support.replicas.rebuilt import away, bring_back, urls
+from tests.support.replicas.rebuilt import away, urls
 from tests.support.replicas.replicated import Replicas, nothing
 
 
@@ -22,22 +22,6 @@ def test_syncs_come_before_recoveries_and_those_before_what_a_person_decides(thr
     away(three, "more")
     assert _look(three) == [("off", RepairStep("sync", "off")), ("far", RepairStep("recover", "far")), ("more", None)]
     assert _look(three) == _look(three)
-
-
-def test_nothing_else_is_found_while_replicas_contradict_the_store(two: Replicas) -> None:
-    bring_back(two, ahead="near", behind="far")
-    two.lose("far")
-    assert _look(two) == [("shop", RepairStep("rebuild-store"))]
-
-
-def test_a_store_that_knows_nothing_of_an_archive_is_not_rebuilt_alone(two: Replicas) -> None:
-    two.back_up("near")
-    two.sync("far")
-    bring_back(two, ahead="near", behind="far")
-    found = unknown_archive(two.coordination, urls(two), open_store, two.archive)
-    assert found.step is None
-    assert [way.command for way in found.ways] == [(), ("rebuild-store",)]
-    assert all(not way.loses for way in found.ways)
 
 
 def test_where_nothing_names_a_replica_the_way_out_says_how_to(two: Replicas) -> None:

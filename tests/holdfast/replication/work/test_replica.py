@@ -12,8 +12,6 @@ from sqlalchemy import Connection
 from holdfast.archive import Archive, Change
 from holdfast.archive.format.state import State
 from holdfast.archive.maintenance.hold_requests import add_hold
-from holdfast.archive.maintenance.retention import parse_rules
-from holdfast.archive.maintenance.truncation import truncate
 from holdfast.common.errors import OutcomeUnknownError, RefusedError, UsageError
 from holdfast.replication.log import log, schema
 from holdfast.replication.log.errors import EpochOverError, LostReplicaError, OldStoreError, StoreAwayError
@@ -21,9 +19,7 @@ from holdfast.replication.log.log import Draft, EntryChange, append
 from holdfast.replication.log.replicas import log_state, replica, take_lease
 from holdfast.replication.log.status import status
 from holdfast.replication.log.store import CoordinationStore
-from holdfast.replication.work.leading import leading
-from holdfast.replication.work.replica import ReplicatedArchive
-from holdfast.replication.work.synced import Synced
+from holdfast.replication.work.replica import ReplicatedArchive, Synced
 from holdfast.storage.contract import object_store
 from locking.store import StoreUnavailable
 from tests.support.replicas.rebuilt import copied
@@ -34,16 +30,6 @@ pytestmark = pytest.mark.slow
 
 def pointer(replicas: Replicas, name: str) -> int:
     return replicas.coordination.run(lambda c: replica(c, replicas.archive, name)).pointer
-
-
-def test_a_backup_through_one_replica_comes_to_the_others(two: Replicas) -> None:
-    assert two.back_up("near") == 1
-    assert len(two.state("far").blocks) == 1
-    done = two.sync("far")
-    assert (done.index, done.entries, done.files) == (1, 1, 2)
-    assert two.state("far").blocks.keys() == two.state("near").blocks.keys()
-    assert two.state("far").ends == two.state("near").ends
-    assert two.is_whole("far")
 
 
 def test_entries_are_executed_in_order_each_by_one_commit_the_own_ones_too(three: Replicas) -> None:
@@ -143,27 +129,6 @@ def test_an_append_whose_answer_was_lost_is_found_again(two: Replicas, monkeypat
     assert run(lambda c: status(c, two.archive))[0].log.head == 1
 
 
-def test_an_append_is_unknown_where_the_store_is_away_once_its_answer_was_lost(
-    two: Replicas, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    near = two.open("near")
-    run = two.coordination.run
-
-    def away(work: Callable[[Connection], object]) -> object:
-        raise StoreAwayError("the network is cut")
-
-    def losing(work: Callable[[Connection], object]) -> object:
-        result = run(work)
-        if run(lambda c: status(c, two.archive))[0].log.head:
-            monkeypatch.setattr(two.coordination, "run", away)
-            raise OutcomeUnknownError("the answer was lost")
-        return result
-
-    monkeypatch.setattr(two.coordination, "run", losing)
-    with pytest.raises(OutcomeUnknownError, match="was appended; nothing was cleaned up"):
-        near.add(two.backup(near.store), check=nothing, fence=None)
-
-
 def test_an_append_has_failed_where_the_store_was_away_from_the_beginning(
     two: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,19 +177,6 @@ def test_a_replica_that_was_brought_back_from_an_older_copy_is_lost(two: Replica
     assert two.sync("far").index == 2
 
 
-def test_a_store_that_was_brought_back_from_an_older_copy_stops_everything(two: Replicas) -> None:
-    two.back_up("near")
-    two.coordination.run(lambda c: c.execute(schema.archives.update().values(head=0)))
-    with pytest.raises(OldStoreError, match="the store was brought back from an older copy"):
-        two.back_up("near")
-
-
-def test_the_log_of_another_store_is_refused(two: Replicas) -> None:
-    two.coordination.run(lambda c: c.execute(schema.archives.update().values(store="another")))
-    with pytest.raises(OldStoreError, match="another store"):
-        two.sync("near")
-
-
 def test_an_archive_at_one_place_is_no_replica(two: Replicas, coordination: CoordinationStore) -> None:
     alone = Archive.create(two.place("alone"), name="alone")
     with pytest.raises(UsageError, match="has no replicas"):
@@ -235,32 +187,6 @@ def test_a_copy_of_a_replica_does_not_act_for_it(two: Replicas) -> None:
     shutil.copytree(two.folder / "near", two.folder / "copy")
     with pytest.raises(UsageError, match=r"says that it is replica near, which is at .*near: it is a copy of that one"):
         two.open("copy")
-
-
-def test_truncation_goes_through_the_log(two: Replicas) -> None:
-    for _ in range(3):
-        two.back_up("near")
-    with leading(two.open("near")) as near:
-        truncate(near, parse_rules(["last=1"]), check=nothing, fence=None)
-    two.sync("far")
-    assert two.state("far").blocks.keys() == two.state("near").blocks.keys() == {two.backups[-1]}
-
-
-def test_a_store_that_is_behind_another_replica_stops_everything_too(two: Replicas) -> None:
-    two.back_up("near")
-
-    def forget(c: Connection) -> None:
-        c.execute(schema.archives.update().values(head=0))
-        c.execute(schema.entries.delete())
-        c.execute(schema.line.delete())
-        c.execute(schema.blocks.delete())
-        c.execute(schema.sources.update().values(end_position=two.state("far").ends["shop_db"]))
-
-    two.coordination.run(forget)
-    with pytest.raises(OldStoreError, match=r"near has executed entry 1 .* does not know \(the log in .* ends at 0\)"):
-        two.back_up("far")
-    shutil.move(two.folder / "near", two.folder / "away")  # what cannot be read cannot be asked
-    assert two.back_up("far") == 1
 
 
 def test_a_replica_that_others_bring_forward_meanwhile_is_not_taken_for_an_older_copy(

@@ -148,13 +148,6 @@ def source_of(two: Replicas) -> str:
     return lease.replica
 
 
-def test_without_a_wait_it_is_busy_at_once(two: Replicas) -> None:
-    held_by_near(two)
-    taken = source_taken(two.place("far"), "shop_db", "other", two.coordination.url)
-    with pytest.raises(BusyError, match=r"by near, run first \(process"), taken:
-        pass
-
-
 def begin_backup(two: Replicas) -> None:
     with source_taken(two.place("far"), "shop_db", "run", two.coordination.url):
         pass

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,12 +11,10 @@ from holdfast.archive.maintenance.vacuum import Permit
 from holdfast.common.errors import BusyError, UsageError
 from holdfast.replication.log.replicas import ReplicaRow, replicas
 from holdfast.replication.work import turn
-from holdfast.replication.work.leading import leading
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.replica_maintenance import opened_for_maintenance, state_to_plan, vacuum_permit
 from holdfast.replication.work.replica_vacuum import ReplicaPermit
 from holdfast.storage import ObjectStore, open_store
-from locking import LockBusy, RWLock
 from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
@@ -47,15 +43,6 @@ def two(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> Replicas:
     monkeypatch.setattr(turn, "POLL_S", 0.0)
     monkeypatch.setenv("HOLDFAST_STORE", two.coordination.url)
     return two
-
-
-@pytest.mark.parametrize("work", [state_to_plan, lambda archive: vacuum_permit(archive.store).__enter__()])
-def test_a_replica_whose_store_nobody_names_is_left_alone(
-    two: Replicas, work: Callable[[Archive], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("HOLDFAST_STORE")
-    with pytest.raises(UsageError, match="HOLDFAST_STORE"):
-        work(Archive.open(two.place("near")))
 
 
 def test_a_replica_leads_from_the_head_of_its_log(two: Replicas) -> None:
@@ -88,27 +75,3 @@ def test_a_vacuum_of_a_replica_asks_its_log_and_is_active_only_where_it_deletes(
         assert isinstance(permit, ReplicaPermit)
     epochs = {row.name: row.active_until > 0 for row in rows(two)}
     assert epochs["near"] is not dry_run
-
-
-def test_who_leads_is_named(two: Replicas) -> None:
-    with (
-        leading(two.open("near")),
-        pytest.raises(BusyError, match="replica near leads"),
-        opened_for_maintenance(two.place("far"), check=nothing),
-    ):
-        pass
-
-
-def test_a_replica_that_is_worked_on_is_busy_at_once_and_its_holder_is_named(two: Replicas) -> None:
-    held = RWLock(two.place("far"), "replica").write(purpose="a long sync")
-    ends = threading.Timer(20.0, held.release)  # who waits all the same gets in
-    ends.start()
-    try:
-        with (
-            pytest.raises(LockBusy, match="replica is held for writing for a long sync by process"),
-            opened_for_maintenance(two.place("far"), check=nothing),
-        ):
-            pass
-    finally:
-        ends.cancel()
-        held.release()

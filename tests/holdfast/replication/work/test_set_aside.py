@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.common.errors import DamagedError, RefusedError, UsageError
+from holdfast.common.errors import DamagedError, UsageError
 from holdfast.replication.log import schema
 from holdfast.replication.log.replicas import ReplicaRow, replica
-from holdfast.replication.work.set_aside import aside_ids, bring_back, drop, listed
+from holdfast.replication.work.set_aside import aside_ids, bring_back, drop
 from holdfast.storage import ObjectStore, open_store
 from tests.support.replicas import rebuilt
 from tests.support.replicas.replicated import Replicas
@@ -40,19 +40,6 @@ def files_of(given: Replicas, block: str) -> list[Path]:
     return [path for path in (given.folder / "near" / "data").rglob("*") if path.is_file() and block in str(path)]
 
 
-def test_what_is_aside_is_listed_with_what_it_lacks(aside: Replicas) -> None:
-    block = aside.backups[-1]
-    assert aside_ids(aside.state("near")) == [block]
-    [found] = listed(aside.place("near"), aside.archive, "near")
-    said = found.describe()
-    assert (said["block"], said["source"], said["missing_files"]) == (block, "shop_db", 0)
-    assert said["commit"] == found.commit == aside.state("near").aside[block].removed
-    files_of(aside, block)[0].unlink()
-    [found] = listed(aside.place("near"), aside.archive, "near")
-    assert found.missing == 1
-    assert listed(aside.place("far"), aside.archive, "far") == []
-
-
 def test_it_comes_back_with_what_it_builds_on(aside: Replicas, empty_place: ObjectStore) -> None:
     done = bring_back(aside.place("near"), empty_place, aside.archive, "near")
     assert done.blocks == (aside.backups[-1],)
@@ -72,15 +59,6 @@ def test_it_comes_back_with_what_it_builds_on(aside: Replicas, empty_place: Obje
 def test_a_place_that_an_earlier_try_has_begun_is_gone_on_with(aside: Replicas, empty_place: ObjectStore) -> None:
     begun = Archive.create(empty_place, name="shop")
     assert bring_back(aside.place("near"), empty_place, aside.archive, "near").archive == begun.identity.id
-
-
-def test_what_was_not_set_aside_is_told_with_what_was(aside: Replicas, empty_place: ObjectStore) -> None:
-    commit = aside.state("near").aside[aside.backups[-1]].removed
-    with pytest.raises(UsageError, match=rf"commit 1 of this replica has set nothing aside; these have: {commit}$"):
-        bring_back(aside.place("near"), empty_place, aside.archive, "near", commit=1)
-    with pytest.raises(UsageError, match="no block is set aside at this replica"):
-        bring_back(aside.place("far"), empty_place, aside.archive, "far")
-    assert bring_back(aside.place("near"), empty_place, aside.archive, "near", commit=commit).blocks
 
 
 def test_a_block_that_lacks_files_cannot_come_back_and_another_stays_out(
@@ -104,12 +82,3 @@ def test_what_is_dropped_is_no_longer_aside_and_never_added_again(aside: Replica
     assert files_of(aside, block)  # until the vacuum
     noted = aside.coordination.run(lambda c: c.execute(schema.abandoned.select()).mappings().all())
     assert [(each["block"], each["replica"]) for each in noted] == [(block, "near")]
-
-
-def test_what_an_entry_adds_is_still_needed(aside: Replicas) -> None:
-    block = aside.backups[-1]
-    added = {"archive": aside.archive, "block": block, "index": 1}
-    aside.coordination.run(lambda c: c.execute(schema.blocks.insert(), added))
-    with pytest.raises(RefusedError, match=f"adds block {block}: its files are still needed"):
-        drop(aside.coordination, aside.archive, row(aside, "near"), [block], places=open_store)
-    assert aside_ids(aside.state("near")) == [block]

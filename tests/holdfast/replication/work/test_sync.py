@@ -10,12 +10,12 @@ import pytest
 
 from holdfast.archive import Archive
 from holdfast.common.errors import DamagedError, RefusedError, UsageError, exit_code_of
-from holdfast.replication.log.errors import FilesAwayError, LostReplicaError, MissingFilesError
+from holdfast.replication.log.errors import FilesAwayError, MissingFilesError
 from holdfast.replication.log.replicas import ReplicaRow, replica
 from holdfast.replication.log.silence import NotAsked
 from holdfast.replication.work import sync
+from holdfast.replication.work.replica import Synced
 from holdfast.replication.work.sync import log_at, report_damage, sync_of_result, sync_replica
-from holdfast.replication.work.synced import Synced
 from holdfast.storage import ObjectStore, open_store
 from locking import LockBusy, RWLock
 from tests.support.replicas.replicated import Replicas
@@ -71,23 +71,6 @@ def test_a_sync_writes_nothing_where_the_replica_is_not(two: Replicas) -> None:
     with pytest.raises((DamagedError, UsageError, RefusedError)):
         synced(two, "far")
     assert sorted(two.folder.joinpath("far").rglob("*")) == before
-
-
-def test_a_lost_replica_is_not_synced(two: Replicas) -> None:
-    two.lose("far")
-    with pytest.raises(LostReplicaError, match="it was away"):
-        synced(two, "far")
-
-
-def test_what_executes_the_log_is_given_the_place(two: Replicas) -> None:
-    given: list[str] = []
-
-    def execute(place: ObjectStore) -> Synced:
-        given.append(place.url)
-        return Synced("far", 7, 1, 2, 3)
-
-    done = sync_replica(two.coordination, two.archive, row(two, "far"), wait=0, execute=execute)
-    assert (given, done) == ([two.place("far").url], Synced("far", 7, 1, 2, 3))
 
 
 def test_without_a_limit_only_a_person_gives_an_entry_up(two: Replicas) -> None:

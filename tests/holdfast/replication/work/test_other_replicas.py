@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
+from holdfast.archive.files.transfer import FileCopier, fetch_files, missing_files, send_files
 from holdfast.archive.format.document import FileRecord
 from holdfast.common.errors import DamagedError, exit_code_of
 from holdfast.replication.log.errors import FilesAwayError
-from holdfast.replication.work.fetch_files import fetch, missing_files, send
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.storage import ObjectStore, StoreUnavailable, open_store
 from tests.support.replicas.replicated import Replicas, nothing
@@ -45,7 +45,7 @@ def test_what_is_fetched_takes_the_place_of_what_is_there(places: tuple[ObjectSt
     source, target = places
     files = [put(source, f"data/{number}", b"x" * number) for number in range(1, 20)]
     put(target, "data/3", b"cut off")
-    assert fetch(source, target, files) == (19, sum(range(1, 20)))
+    assert fetch_files(source, target, files) == (19, sum(range(1, 20)))
     assert list(missing_files(target, files)) == []
     assert target.get("data/3") == b"xxx"
 
@@ -55,8 +55,28 @@ def test_what_is_sent_leaves_what_is_there_and_tells_what_is_another(places: tup
     new, same, other = (put(source, f"data/{name}", name.encode()) for name in ("new", "same", "other"))
     put(target, "data/same", b"same")
     put(target, "data/other", b"mine!")
-    assert send(source, target, [new, same, other]) == [other]
+    assert send_files(source, target, [new, same, other]) == [other]
     assert (target.get("data/new"), target.get("data/other")) == (b"new", b"mine!")
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_copier_brings_what_is_missing_in_chunks_and_deep_also_what_is_damaged(
+    places: tuple[ObjectStore, ObjectStore], deep: bool
+) -> None:
+    source, target = places
+    files = [put(source, f"data/{number:02}", b"x" * number) for number in range(1, 20)]
+    put(target, "data/03", b"cut off")
+    put(target, "data/05", b"other")  # in its size
+    put(target, "data/07", b"x" * 7)
+    copier = FileCopier(source, target, deep=deep)
+    chunks = 1
+    while not copier.copy(copier.due(files), seconds=-1.0):
+        chunks += 1
+    assert 1 < chunks <= 19
+    assert (len(copier.copied), copier.replaced) == ((18, 2) if deep else (17, 1))
+    assert copier.copied_size == sum(range(1, 20)) - (7 if deep else 12)
+    assert target.get("data/05") == (b"xxxxx" if deep else b"other")
+    assert copier.due(files) == []
 
 
 @pytest.mark.parametrize("damage", ["gone", "other"])
@@ -67,7 +87,7 @@ def test_what_is_not_as_it_was_written_does_not_come(places: tuple[ObjectStore, 
     if damage == "other":
         put(source, "data/x", b"another")
     with pytest.raises(DamagedError, match=r"data/x in .*source is damaged: it "):
-        fetch(source, target, [file])
+        fetch_files(source, target, [file])
     assert list(target.list("data/").objects) == []
 
 
