@@ -38,7 +38,6 @@ class EngineNames:
     They mean what they mean in PostgreSQL: a name in double quotes is itself, and any other is in lower case. DuckDB
     ignores case. So where two names of the backup or the statement differ by case alone, each capital letter has a mark
     before it inside DuckDB. A schema that is called like a database of DuckDB's has one, too. `shown` takes marks away.
-
     :ivar mark: chosen by chance; no text of a backup has it.
     :ivar written: what may be a name in the statement.
     """
@@ -67,10 +66,7 @@ class EngineNames:
         return text.replace(self.mark, "")
 
     def shown_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch without marks.
-
-        Columns are named by them, and statements such as DESCRIBE have names in their rows.
-        """
+        """Return a batch without marks in column names and values: DESCRIBE has names in its rows."""
         if not self._alike and not self._taken:
             return batch
         columns = [self._shown_array(column) for column in batch.columns]

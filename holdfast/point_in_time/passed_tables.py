@@ -2,7 +2,7 @@
 
 No catalog has them, and no dump. The log announces a table's name, its columns and its key with its changes. Only
 partitions are published without a backup in between, and one has the columns of its partitioned table. What else it had
-(its bound, indexes and conditions of its own) nobody knows.
+(its bound, indexes and conditions of its own) is not known.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ def with_passed(target: RecoveryTarget, catalog: Catalog) -> Catalog:
     """Return the objects of a recovery target with the tables that neither of two backups has.
 
     One with changes of several forms is left out, and one with types or in a schema that the target lacks.
-
     :param catalog: of the schema that is taken.
     """
     if not target.passed:
@@ -82,7 +81,6 @@ def passed_entries(tables: Iterable[Table], entries: Sequence[DumpEntry]) -> Seq
 
     A partition is created as pg_dump does it: as a table of its own, with the columns and conditions of its partitioned
     table.
-
     :param tables: of the recovery target, others among them.
     """
     passed = [table for table in tables if table.bound == UNKNOWN_BOUND]
@@ -121,7 +119,7 @@ def passed_entries(tables: Iterable[Table], entries: Sequence[DumpEntry]) -> Seq
 
 
 def _columns(sql: str) -> str:
-    """Return the columns and conditions of the statement that creates a table, in their parentheses; "" for others."""
+    """Return the columns and conditions of a CREATE TABLE, in their parentheses; "" for others."""
     text, depth = "", 0
     for token in tokens(sql):
         depth += {"(": 1, ")": -1}.get(token.text, 0)
@@ -161,7 +159,7 @@ def _records(target: RecoveryTarget) -> Mapping[int, Sequence[TableRecord]]:
 
 
 def _table(tables: Mapping[int, Table], records: Sequence[TableRecord]) -> Table | None:
-    """Return a table as its changes tell it; None where they do not tell enough."""
+    """Return a table by its changes; None where they do not say enough."""
     forms = {(repr(record.columns), record.key) for record in records}
     if len(forms) != 1:
         return None
@@ -193,7 +191,7 @@ def _table(tables: Mapping[int, Table], records: Sequence[TableRecord]) -> Table
 
 
 def _root(tables: Mapping[int, Table], columns: Sequence[Column], key: Sequence[int]) -> Table | None:
-    """Return the partitioned table that alone may have had a partition with such columns; None where several may."""
+    """Return the only partitioned table that may have had a partition with such columns, or None."""
     wanted = {(column.name, column.type) for column in columns}
     alike = [
         table
@@ -215,10 +213,7 @@ def _top(tables: Mapping[int, Table], table: Table) -> int:
 
 
 def _as_of_root(columns: Sequence[Column], root: Table) -> tuple[Column, ...]:
-    """Return the columns that a partition has, in the order of its partitioned table.
-
-    Generated ones are not in the log: they have numbers of their own.
-    """
+    """Return a partition's columns, in the order of its root; generated ones are not in the log."""
     numbers = {column.name: column.number for column in columns}
     return tuple(_numbered(root.columns, numbers))
 

@@ -1,7 +1,4 @@
-"""SQL on the tables of a recovery target, without a restore.
-
-DuckDB reads the files of the archive.
-"""
+"""SQL on the tables of a recovery target, without a restore: DuckDB reads the archive's files."""
 
 from __future__ import annotations
 
@@ -43,7 +40,6 @@ class Query:
 
     Each table is a view `schema.table`. Where no other schema has a table of its name, the name alone will do. Names
     mean what they mean in PostgreSQL. Only tables that the statement names are looked at.
-
     :param memory_bytes: DuckDB's limit; a few row groups of each file being read come on top.
     :param spill: an existing empty folder, for what does not fit into memory and for net changes.
     :param notes: in words, what of the tables used is not as it is in the database.
@@ -65,9 +61,7 @@ class Query:
         self.notes: list[str] = [target.approximate] if target.approximate else []
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Run the statement and yield its result.
-
-        The first batch is yielded also where it has no rows.
+        """Run the statement and yield its result, at least one batch, which may be empty.
 
         :raises DamagedError: a file of the archive is not what was written.
         """
@@ -144,10 +138,7 @@ class Query:
             self.notes.append(f"{table.label}: as the text that PostgreSQL writes: {', '.join(text)}")
 
     def _unread(self, table: Table, why: str) -> str:
-        """Return a query that fails where it is read.
-
-        It has the table's columns.
-        """
+        """Return a query with the table's columns that fails where it is read."""
         fields = schema_of([column for column in table.columns if not column.generated])
         columns = [f"null::{sql_type(field.type)} as {self._names.sql_of(field.name)}" for field in fields]
         text = f"{table.label} cannot be read: {why}".replace("'", "''")
@@ -175,10 +166,7 @@ class Query:
 
 
 def _first_at_least(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a result.
-
-    DuckDB gives none where there are no rows: the columns are then told by an empty one.
-    """
+    """Yield a result's batches; DuckDB gives none without rows, then an empty one has the columns."""
     first = next(reader, None)
     yield pa.RecordBatch.from_pylist([], schema=reader.schema) if first is None else first
     yield from reader

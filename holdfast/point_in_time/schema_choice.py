@@ -1,7 +1,4 @@
-"""Choice between two schemas of a recovery target.
-
-Nobody knows when the one became the other.
-"""
+"""Choice between two schemas of a recovery target, of which it is not known when one became the other."""
 
 from __future__ import annotations
 
@@ -47,27 +44,23 @@ def parse_schema(text: str) -> Schema:
 def resolve(state: State, store: ObjectStore, source: str, at: str, schema: Schema = "auto") -> RecoveryTarget:
     """Resolve a recovery target with the schema that serves it best.
 
-    The target says what that schema lacks.
-
-    :param at: as `holdfast.archive.history.target_resolution.resolve` takes it, which also tells the errors.
+    :param at: as `holdfast.archive.history.target_resolution.resolve` takes it, which also names the errors.
     :param schema: as `with_schema` takes it.
     """
     return with_schema(store, target_resolution.resolve(state, store, source, at), schema)
 
 
 def with_schema(store: ObjectStore, target: RecoveryTarget, schema: Schema = "auto") -> RecoveryTarget:
-    """Return a recovery target with the schema that serves it best.
+    """Return a recovery target with the schema that serves it best; it says what that lacks.
 
-    The target says what that schema lacks. Where the schema was changed between two backups, and the log tells which
-    objects were touched when, it is put together of both. So it is where rows of a table are of an earlier backup and
-    do not fit what the table has become: the table has the definition of that backup. Where it is not known when they
-    were touched, the best one is the one by which fewer values are lost that were certainly there, of rows and of
-    columns; of two that are equal in that, the later one where a table was seen to be altered before the target, and
-    else the earlier.
-
+    Where the schema was changed between two backups, and the log says which objects were touched when, it is put
+    together of both. So it is where rows of a table are of an earlier backup and do not fit what the table has become:
+    the table has the definition of that backup. Where it is not known when they were touched, the best one is the one
+    by which fewer values are lost that were certainly there, of rows and of columns; of two that are equal in that, the
+    later one where a table was seen to be altered before the target, and else the earlier.
     :param schema: or this one, where there are two. The later one certainly has none of the tables that were made and
         dropped between both: with it, those that may have been dropped by then are left out.
-    :raises DamagedError: a file that tells of a schema is missing or changed.
+    :raises DamagedError: a file of a schema is missing or changed.
     """
     read = catalog_reader(store)
     target = with_unfit(read, target)
@@ -93,7 +86,7 @@ def _rows_of(passed: PassingTable) -> str:
 def _notes_on_passed(
     read: ReadCatalog, target: RecoveryTarget, left: Sequence[PassingTable]
 ) -> tuple[RecoveryTarget, Sequence[str]]:
-    """Return a recovery target that names the tables which only the log tells of, with notes on them."""
+    """Return a recovery target that names the tables which only the log has, with notes on them."""
     there = {table.oid: table.label for table in objects_of(read, target).tables}
     lost = tuple(_rows_of(each) for each in target.passed if each.record.oid not in there)
     log_only = tuple(there[each.record.oid] for each in target.passed if each.record.oid in there)
@@ -139,7 +132,7 @@ def unproved(read: ReadCatalog, target: RecoveryTarget) -> dict[int, str]:
     """Return the tables, by oid, whose names are not proved at a recovery target, and these names.
 
     :param target: with the schema that is taken.
-    :raises DamagedError: a file that tells of a schema is missing or changed.
+    :raises DamagedError: a file of a schema is missing or changed.
     """
     proofs = proofs_of_names(read, target, objects_of(read, target).tables)
     displaced = target.composed.displaced if isinstance(target, ComposedTarget) else {}
@@ -151,8 +144,7 @@ def with_unfit(read: ReadCatalog, target: RecoveryTarget) -> RecoveryTarget:
 
     The other schema is that of the backup up to which most of such rows are known. Without these, the target is
     returned as it is.
-
-    :raises DamagedError: a file that tells of a schema is missing or changed.
+    :raises DamagedError: a file of a schema is missing or changed.
     """
     if target.doubt is not None or target.is_snapshot or not any(each.stale for each in target.tables().values()):
         return target
@@ -174,11 +166,10 @@ def with_unfit(read: ReadCatalog, target: RecoveryTarget) -> RecoveryTarget:
 
 
 def in_parts(read: ReadCatalog, read_dump: ReadDump, target: RecoveryTarget) -> ComposedTarget | None:
-    """Return a recovery target with its schema put together of both; None where it is not known what was touched when.
+    """Return a target with its schema put together; None where it is not known what was touched when.
 
     A table of which it is not known has the definition by which fewer values are lost.
-
-    :raises DamagedError: a file that tells of a schema is missing or changed.
+    :raises DamagedError: a file of a schema is missing or changed.
     """
     if target.doubt is None or (target.touches is None and not target.unfit):
         return None
@@ -215,7 +206,7 @@ def by_both(
 
     :param doubt: the target's.
     :param schema: as `with_schema` takes it.
-    :raises DamagedError: a file that tells of a schema is missing or changed.
+    :raises DamagedError: a file of a schema is missing or changed.
     """
     earlier, later = (TargetBySchema(read, target.by(placed)) for placed in doubt)
     if schema == "auto":
@@ -225,10 +216,7 @@ def by_both(
 
 
 def _notes(taken: TargetBySchema, other: TargetBySchema, which: str) -> Iterator[str]:
-    """Yield notes on the schema that is taken.
-
-    That there is another one is not among them.
-    """
+    """Yield notes on the schema that is taken."""
     if lacking := taken.lacking(other):
         yield f"it lacks {named(lacking)}, which --schema {which} has"
     if which == "later" and (gone := other.gone(taken)):
@@ -240,9 +228,7 @@ def _notes(taken: TargetBySchema, other: TargetBySchema, which: str) -> Iterator
 
 @dataclass(frozen=True)
 class _Lost:
-    """Rows or values without a place in one of two schemas.
-
-    The log certainly had them at the recovery target.
+    """Rows or values that the log certainly had at the target, without a place in one of two schemas.
 
     :param table: its oid.
     :param count: of rows, or of values of a column; `columns` that a row has, for the weight.
@@ -278,10 +264,7 @@ class TargetBySchema:
         self._forms = {oid: [record for record in records if self._is_told(record)] for oid, records in changes.items()}
 
     def lost(self, other: TargetBySchema) -> list[_Lost]:
-        """Return the rows and values that this schema loses.
-
-        They were there at the recovery target, and are by the other schema.
-        """
+        """Return the rows and values of the recovery target that only the other schema keeps."""
         losses = []
         for oid, table in other._tables.items():
             if not table.has_rows or not (rows := other.rows_of(oid)):
@@ -317,19 +300,16 @@ class TargetBySchema:
         return table in self.fit and self.fit[table].stale == OTHER_FORM
 
     def rows_of(self, table: int) -> int:
-        """Return the number of rows that a table may have.
-
-        They are those of its snapshot, and what was changed since.
-        """
+        """Return the number of rows that a table may have: of its snapshot, and changed since."""
         parts = self.fit.get(str(table))
         changed = sum(record.rows for record in (parts.changes if parts else self._forms.get(table, ())))
         return changed + (parts.base.rows if parts else 0)
 
     def _is_told(self, record: TableRecord) -> bool:
-        """Return whether changes prove data that only this schema has.
+        """Return whether changes prove that data which only this schema has was there at the target.
 
-        They prove that it was there at the recovery target. What only the later one has was made by then if it was
-        changed before; what only the earlier one has was not dropped yet if it is changed afterwards.
+        What only the later one has was made by then if it was changed before; what only the earlier one has was not
+        dropped yet if it is changed afterwards.
         """
         if self.is_later:
             return parse_position(record.first or "") < self.target.position

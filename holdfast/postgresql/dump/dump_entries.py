@@ -1,7 +1,7 @@
 """Entries of a schema dump, with their kinds, dependencies and SQL.
 
-Read from the script that `pg_restore --file=- --verbose` writes. Unlike `--list`, it separates the parts of
-each entry exactly, also where names hold spaces; the SQL is what pg_restore itself would run.
+Read from the script that `pg_restore --file=- --verbose` writes. Unlike `--list`, it separates the parts of each entry
+exactly, also where names hold spaces; the SQL is what pg_restore itself would run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ RELATIONS = TABLES | {"VIEW", "MATERIALIZED VIEW"}
 
 _SCHEMAS = frozenset({LOG_SCHEMA, PUBLISH_SCHEMA})
 _TRIGGERS = frozenset({*LOG_TRIGGERS, PUBLISH_TRIGGER, GUARD})
-"""Of ours."""
 
 _WORDS = {
     "ACL": "privileges",
@@ -103,7 +102,6 @@ class DumpEntry:
 
     @property
     def full_name(self) -> str:
-        """Return its name with its schema."""
         return f"{self.schema}.{self.name}" if self.schema else self.name
 
     @property
@@ -115,9 +113,8 @@ class DumpEntry:
 def read_entries(dump: bytes, *, server_version: int) -> tuple[DumpEntry, ...]:
     """Return a dump's entries in an order that allows their creation.
 
-    Publications and event triggers of ours are left out: they belong to the backup of the source, and nobody would drop
-    them elsewhere. So is what a restore had left in the source, which older releases backed up.
-
+    Publications and event triggers of ours are left out: they belong to the backup of the source, and would never be
+    dropped elsewhere. So is what a restore had left in the source, which older releases backed up.
     :param server_version: such as 180006; of the server they are for.
     :raises DamagedError: it is not what pg_restore writes.
     """
@@ -157,10 +154,7 @@ def parse_script(script: str, section: Section) -> Iterator[DumpEntry]:
 
 
 def _exactly_named(entry: DumpEntry) -> DumpEntry:
-    """Return the entry with the line breaks of its name restored.
-
-    pg_dump writes blanks for them in its comments.
-    """
+    """Return the entry with the line breaks of its name, for which pg_dump's comments have blanks."""
     if not _BROKEN_NAME.search(entry.sql):
         return entry
     names = {_BREAK.sub(" ", token.identifier): token.identifier for token in tokens(entry.sql) if token.is_identifier}
@@ -175,10 +169,7 @@ def _split_settings(sql: str) -> tuple[str, str]:
 
 
 def _pieces(script: str) -> Iterator[tuple[list[str], str]]:
-    """Yield the comments and the SQL of each entry.
-
-    The comments describe the entry. The first pair is the script's beginning, without comments.
-    """
+    """Yield the comments and the SQL of each entry, first the script's beginning without comments."""
     comments: list[str] = []
     parts: list[str] = []
     for token in tokens(script):

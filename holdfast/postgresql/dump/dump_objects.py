@@ -48,7 +48,6 @@ class DumpObject:
         )
 
     def add(self, entry: DumpEntry) -> None:
-        """Add an entry about the object."""
         kinds = ((COMMENTS, self.comments), (PRIVILEGES, self.privileges))
         next((found for kind, found in kinds if entry.kind in kind), self.parts).append(entry)
 
@@ -107,7 +106,7 @@ class DumpObjects:
 def places(first: DumpObjects, second: DumpObjects) -> tuple[Mapping[int, float], Mapping[int, float]]:
     """Return the places of both dumps' entries in one order, by their numbers.
 
-    It is that of the first dump; what only the second one has follows what comes before it there.
+    It is that of the first dump; what only the second one has follows what comes before it in that one.
     """
     found = {entry.id: float(place) for place, entry in enumerate(first.entries)}
     known = {first.name_of(entry): found[entry.id] for entry in first.entries}

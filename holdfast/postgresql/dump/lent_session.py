@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _PORT: Final = 5432
 _ENCRYPTION: Final = (80877103, 80877104)
-"""Requests for TLS and GSS, which nobody needs within one machine."""
+"""Requests for TLS and GSS, which are not needed within one machine."""
 
 _TOLD: Final = (
     "server_version",

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from holdfast.postgresql.connection.address import Address
 
 _OLDER_CLIENT = "invalid URI query parameter"
-"""What a program says of an address with a parameter that newer ones know."""
 
 _NO_TLS = "SSL support is not compiled in"
 """What a program without TLS says of `sslmode=require`, before it connects. Source: fe-connect.c."""
@@ -41,10 +40,7 @@ _LINE = 200
 
 
 def candidates(name: str) -> Iterator[Path]:
-    """Yield the possible paths of a program.
-
-    They are in HOLDFAST_PG_BIN, PATH, Debian's folders and the embedded wheel.
-    """
+    """Yield the possible paths of a program: HOLDFAST_PG_BIN, PATH, Debian's folders, the embedded wheel."""
     if folder := os.environ.get("HOLDFAST_PG_BIN"):
         yield Path(folder) / name
     # Debian's own on PATH chooses among the versions below by the clusters of the machine.
@@ -88,7 +84,6 @@ def find_program(
 
     A safe one goes before all that are below their floor, see `client_floors`; and one with TLS before one without
     where the server is reached over a network.
-
     :param at_least: the server's major version; an older pg_dump refuses a newer server.
     :param among: the paths to choose from; None: `candidates`.
     :param tls: what it is to connect with; None: it connects to nothing. One without TLS does not suit where it is
@@ -107,9 +102,8 @@ def find_program(
 def need_program(
     name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None = None
 ) -> Path:
-    """Return a suitable program.
+    """Return a suitable program; the parameters are those of `find_program`.
 
-    :param at_least, among, tls: as `find` takes them.
     :raises HoldfastError: there is none; says what to install.
     :raises RefusedError: there is one, but without TLS, which is asked for.
     """
@@ -127,10 +121,7 @@ def need_program(
 def lacks_tls(
     name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None
 ) -> tuple[str, str] | None:
-    """Return that every program which would do was built without TLS that is asked for, and what to do; else None.
-
-    :param at_least, among, tls: as `find` takes them.
-    """
+    """Return that all suitable programs lack a TLS that is asked for, and what to do; else None."""
     if tls is None or not tls.is_required:
         return None
     paths = None if among is None else list(among)
@@ -150,12 +141,7 @@ def lacks_tls(
 def below_floor(
     name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None = None
 ) -> tuple[str, str]:
-    """Return why the program that would be used is unsafe, and what to do; two empty strings where it is safe.
-
-    One that is not there at all is not unsafe: `need` says so.
-
-    :param at_least, among, tls: as `find` takes them.
-    """
+    """Return why the program that would be used is unsafe, and what to do, or two empty strings."""
     found = find_program(name, at_least=at_least, among=among, tls=tls)
     version = version_of(found) if found else None
     if version is None or not (why := why_unsafe(name, version)):
@@ -196,8 +182,6 @@ def unsafe_readers(server_version: int) -> tuple[str, ...]:
 def run(program: Path, arguments: list[str], address: Address) -> tuple[str, ...]:
     """Run a program against a database and return its warnings.
 
-    The password goes by environment.
-
     :raises HoldfastError: it failed; with its first words.
     """
     with begin(program, arguments, address) as end:
@@ -206,14 +190,11 @@ def run(program: Path, arguments: list[str], address: Address) -> tuple[str, ...
 
 @contextmanager
 def begin(program: Path, arguments: list[str], address: Address) -> Iterator[Callable[[], tuple[str, ...]]]:
-    """Run a program like `run` while the block works.
-
-    The yielded function waits for it and returns the warnings.
+    """Run a program like `run` while the block works; the yielded function waits and returns warnings.
 
     The program works under the settings of our own sessions: pg_dump leaves to the role and the database how it writes
-    names and constants, and a default or a bound would silently be another one where it was written under others.
-
-    A program that is still running when the block ends is killed.
+    names and constants, and a default or a bound would silently be another one where it was written under others. A
+    program that is still running when the block ends is killed.
     """
     command = [str(program), *arguments, "--no-password", "--dbname", address.link()]
     pipe, null = subprocess.PIPE, subprocess.DEVNULL
@@ -232,9 +213,7 @@ def begin(program: Path, arguments: list[str], address: Address) -> Iterator[Cal
 
 
 def output_of(program: Path, arguments: list[str]) -> str:
-    """Return a program's output, exact to the byte.
-
-    The program needs no database. Written out again, the output is the same.
+    """Return the output of a program that needs no database, exact to the byte.
 
     :raises HoldfastError: it failed; with its first words.
     """

@@ -1,7 +1,4 @@
-"""Digest of a schema's definitions alone.
-
-TRUNCATE alters the server's catalog, and no definition.
-"""
+"""Digest of a schema's definitions alone: TRUNCATE alters the server's catalog, and no definition."""
 
 from __future__ import annotations
 
@@ -16,18 +13,15 @@ if TYPE_CHECKING:
     from holdfast.postgresql.catalog.catalog import Catalog
 
 _OF_ROWS: Final = frozenset({"filenode", "toast", "pages", "size", "estimated_rows"})
-"""What a table's record tells of its rows."""
 
 _NO_DEFINITIONS: Final = frozenset(
     {"sequences", "large_objects", "large_object_groups", "configuration", "database_settings"}
 )
-"""Parts of a catalog's record that are of rows, or of the database itself: that there is a sequence is in the dump."""
+"""Parts of a catalog's record of rows, or of the database itself: that there is a sequence is in the dump."""
 
 
 def schema_digest(catalog: Catalog, dump: bytes) -> str:
-    """Return a digest that is equal for equal definitions.
-
-    It is "" where the dump cannot be read, as without a suitable pg_restore.
+    """Return a digest that is equal for equal definitions; "" without a suitable pg_restore.
 
     :param catalog, dump: of one snapshot.
     """

@@ -1,6 +1,4 @@
-"""Tokens of SQL as pg_dump writes it.
-
-They cover as much of the grammar as renaming needs, and exactly that.
+"""Tokens of SQL as pg_dump writes it: as much of the grammar as renaming needs, and exactly that.
 
 Rules: PostgreSQL manual, 4.1 "Lexical Structure", with standard_conforming_strings on, as pg_dump sets it.
 """
@@ -68,10 +66,7 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """Yield the tokens of any text.
-
-    The first character of an unterminated comment or string is a token of its own.
-    """
+    """Yield the tokens of any text; an unterminated comment or string begins with a token of one character."""
     place = 0
     while found := _TOKEN.match(text, place):
         kind, end = found.lastgroup or OTHER, found.end()
@@ -99,10 +94,7 @@ def statements(text: str) -> Iterator[Sequence[Token]]:
 
 
 def _end_of_comment(text: str, start: int) -> int:
-    """Return the end of a comment, nested ones included.
-
-    It is the end of its first character where the comment is never closed.
-    """
+    """Return the end of a comment with nested ones, or of its first character if it has none."""
     depth = 0
     for edge in _COMMENT_EDGE.finditer(text, start):
         depth += 1 if edge.group() == "/*" else -1

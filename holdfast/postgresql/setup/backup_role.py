@@ -1,8 +1,8 @@
 """Backup roles, with a record of the rights given by setup.
 
-What was given is recorded in the role's comment, so that exactly this is taken back, and a role that was
-there before is never dropped. The record only chooses among rights that are worked out again: no text of
-it is ever run, since others may be able to change a comment.
+What was given is recorded in the role's comment, so that exactly this is taken back, and a role that was there before
+is never dropped. The record only chooses among rights that are worked out from the database: no text of it is ever run,
+since others may be able to change a comment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from holdfast.postgresql.connection.session import Connection
 
 MARK = "Holdfast source setup: "
-"""What our part of a role's comment begins with."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class BackupRoleRecord:
     def parse(cls, comment: str | None) -> BackupRoleRecord:
         """Read a role's comment.
 
-        :raises RefusedError: our part of it was changed by somebody.
+        :raises RefusedError: our part of it was changed.
         """
         words, mark, ours = (comment or "").partition(MARK)
         if not mark:
@@ -66,7 +65,7 @@ class BackupRoleRecord:
         return f"{self.words} {ours}" if self.words else ours
 
     def with_database(self, name: str, given: Mapping[str, Sequence[str]] | None) -> BackupRoleRecord:
-        """Return this with something else given in one database; None forgets the database."""
+        """Return this with other rights in one database; None forgets the database."""
         others = {each: rights for each, rights in self.databases.items() if each != name}
         return replace(self, databases=others if given is None else {**others, name: given})
 
@@ -87,7 +86,6 @@ class Role:
 
     @property
     def quoted(self) -> str:
-        """Return the name as SQL writes it."""
         return ident(self.name)
 
     @property

@@ -1,9 +1,7 @@
-"""Grants for a backup role on one server: planned, scripted or run.
+"""Grants for a backup role on one server, given and taken back: planned, scripted or run.
 
-They are given and taken back.
-
-A plan holds only what is missing, so a second one is empty. What belongs to the whole server (the role, its
-attributes and memberships) is done in the transaction of the first database, or taken back in that of the last.
+A plan holds only what is missing, so a second one is empty. What belongs to the whole server (the role, its attributes
+and memberships) is done in the transaction of the first database, or taken back in that of the last.
 """
 
 from __future__ import annotations
@@ -132,10 +130,7 @@ order by s.setdatabase limit 1
 
 
 def _refuse_another(session: Connection, role: Role, databases: Sequence[str]) -> None:
-    """Refuse a role that becomes another one as it logs in.
-
-    :raises RefusedError: it does; what it is given would not count.
-    """
+    """Refuse a role that becomes another one as it logs in: what it is given would not count."""
     row = session.execute(_BECOMES, (role.name, list(databases))).fetchone()
     if row is not None:
         within = f" in database {ident(row[1])}" if row[1] else ""
@@ -147,8 +142,6 @@ def _refuse_another(session: Connection, role: Role, databases: Sequence[str]) -
 
 @dataclass(frozen=True)
 class _Wanted:
-    """Options for the rights of a role; see `plan_setup`."""
-
     per_schema: bool
     replication: bool
     streams: Mapping[str, WantedStream]
@@ -212,10 +205,7 @@ def _hides_rows(session: Connection, role: Role) -> bool:
 
 
 def _lacks(session: Connection, role: Role, wanted: _Wanted) -> Iterator[_Lack]:
-    """Yield a role's missing rights in the session's database.
-
-    Missing tasks of the owner are among them.
-    """
+    """Yield a role's missing rights in the session's database, and missing tasks of the owner."""
     database = session.info.dbname
     stream = wanted.streams.get(database)
     for task in (*removals(session), *(owners_tasks(session, stream) if stream else ())):
@@ -258,7 +248,6 @@ def plan_remove(
     """Plan the removal of everything that setup has given to a role.
 
     With its last database the role goes, too, if setup has created it.
-
     :param keep_role: do not drop the role, even where setup has created it.
     :param streams: by database, the name of a stream that goes, too, whether setup or a backup has made it.
     :raises RefusedError: the role is to be dropped and owns something; names it.
@@ -398,7 +387,7 @@ def _one_line(words: str) -> str:
 
 
 def _connect_line(database: str) -> str:
-    r"""Return psql's \connect for a database of any name, as pg_dumpall writes it.
+    """Return psql's connect line for a database of any name, as pg_dumpall writes it.
 
     :raises RefusedError: psql cannot take the name.
     """

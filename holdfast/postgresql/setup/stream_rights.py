@@ -41,7 +41,7 @@ class WantedStream:
     :param name: of its slot and its publication.
     :param tables, exclude: globs of the tables that are backed up.
     :param identity_full: globs of those that may get REPLICA IDENTITY FULL, where they lack a usable one.
-    :param definitions: event triggers may tell the log when definitions change.
+    :param definitions: event triggers may log when definitions change.
     """
 
     name: str
@@ -127,9 +127,7 @@ where i.indrelid = %s and i.indisvalid and i.indisunique and i.indimmediate
 
 
 def taken_back(session: Connection, given: Mapping[str, Sequence[str]], names: Sequence[str]) -> Iterator[OwnersTask]:
-    """Yield the tasks that undo the owner's part in the session's database.
-
-    Slots are not dropped yet.
+    """Yield the tasks that undo the owner's part in the session's database, but for slots.
 
     :param given: what of it is recorded.
     """
@@ -148,10 +146,7 @@ def taken_back(session: Connection, given: Mapping[str, Sequence[str]], names: S
 
 
 def _identity_before(session: Connection, relation: PublishableRelation, had: Sequence[str]) -> str:
-    """Return the recorded replica identity, as far as it still exists.
-
-    No text of the record is run.
-    """
+    """Return the recorded replica identity, as far as it still exists; no text of the record is run."""
     if "default" in had:
         return "DEFAULT"
     names = [name for name, _ in session.execute(_INDEXES, (relation.oid,)) if f"index {name}" in had]
@@ -165,10 +160,7 @@ def stream_names(given: Mapping[str, Sequence[str]], named: str | None) -> tuple
 
 
 def dropped_slots(session: Connection, names: Sequence[str]) -> Iterator[OwnersTask]:
-    """Yield the tasks that drop slots of the session's database.
-
-    A dropped slot does not come back if its transaction fails.
-    """
+    """Yield the tasks that drop slots, which do not come back if the transaction fails."""
     for name in names:
         slot = f"slot_name = {literal(name)} AND database = pg_catalog.current_database()"
         found = f"FROM pg_catalog.pg_replication_slots WHERE {slot}"
@@ -186,10 +178,7 @@ order by 1
 
 
 def streams_of(session: Connection) -> tuple[str, ...]:
-    """Return the names of all streams in the session's database.
-
-    They belong to any archive. One of which only the slot or the publication is left counts, too.
-    """
+    """Return the names of all streams in the session's database, of any archive, also of half ones."""
     return tuple(first_column(session, _STREAMS))
 
 

@@ -37,8 +37,7 @@ _ROLES = "select rolname from pg_catalog.pg_roles where rolname = any(%s)"
 class DatabasePlan:
     """Planned statements on the database itself.
 
-    :param statements: those that run.
-    :param not_restored: the others, each with the reason.
+    :param not_restored: those that do not run, each with the reason.
     """
 
     statements: tuple[DatabaseStatement, ...] = ()
@@ -59,7 +58,7 @@ def plan_database(
 ) -> DatabasePlan:
     """Plan what is set on the session's database.
 
-    :param recorded: with the backup; None where that was made by a release that did not record it.
+    :param recorded: with the backup; None where an earlier release did not record it.
     :param is_trusted: settings of any kind may be made by a superuser.
     :param new_roles: that the restore creates.
     """

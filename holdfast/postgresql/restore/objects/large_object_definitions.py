@@ -1,7 +1,4 @@
-"""Large objects created in a target, with owner, privileges and comment.
-
-The restoring role gives these as far as it may.
-"""
+"""Large objects created in a target, with owner, privileges and comment as far as may be."""
 
 from __future__ import annotations
 

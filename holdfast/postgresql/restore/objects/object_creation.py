@@ -1,8 +1,4 @@
-"""Creation of a plan's objects, before and after the rows.
-
-Each step is done once, however often it is tried (`ledger.once`), so a restore that was ended goes on from
-any point.
-"""
+"""Creation of a plan's objects, before and after the rows, each step once (`ledger.once`)."""
 
 from __future__ import annotations
 
@@ -91,15 +87,15 @@ def create_tables(
     superuser: Sessions | None = None,
     tell: Callable[[int, int], None] = lambda made, whole: None,
 ) -> tuple[NotRestored, ...]:
-    """Create everything that rows need.
+    """Create everything that rows need; return what is left out.
 
     :param sessions: with `SETTINGS`; where the plan has a login, of it.
-    :param extending: of who restores, for extensions: PostgreSQL's own search_path is what RESET gives there, from
-        which some extensions read where they may put things. The path that holds is as empty as elsewhere.
+    :param extending: of the restoring role, for extensions: PostgreSQL's own search_path is what RESET gives there,
+        from which some extensions read where they may put things. The path that holds is as empty as elsewhere.
     :param superuser: creates what that login may not.
     :param tell: is called with the objects made so far, of how many, by one thread at a time.
-    :return: what a role that is no superuser could not, and what needs that, unless rows need it.
-    :raises HoldfastError: something could not be created. Beside other things, what is there by then is noted.
+    :raises HoldfastError: something that rows need could not be created. Beside other things, what is there by then is
+        noted.
     """
     left: list[NotRestored] = []
     runs = list(_runs(plan))
@@ -158,10 +154,7 @@ def _create_some(
 
 
 def _give_once_more(session: Connection, left: NotRestored) -> Sequence[NotRestored]:
-    """Give an object to its owner once more; return it if that is refused again.
-
-    The owner may have got the right to create in its schema only behind it.
-    """
+    """Give an object to its owner once more, who may have got the right only behind it."""
     if not left.what.startswith(OWNER):
         return [left]
     step = f"again: {left.what}"
@@ -180,10 +173,7 @@ def _create(session: Connection, plan: RestorePlan, entries: Sequence[DumpEntry]
 
 
 def _create_as_allowed(session: Connection, plan: RestorePlan, entry: DumpEntry, left: list[NotRestored]) -> None:
-    """Create an entry as far as the server allows.
-
-    If it is no table, it may be left out. Where the target has its name, it is not the one that was planned for.
-    """
+    """Create an entry as far as the server allows; one that is no table may be left out."""
     try:
         left += create(session, plan, entry)
     except HoldfastError as refused:
@@ -198,7 +188,6 @@ def _create_as_allowed(session: Connection, plan: RestorePlan, entry: DumpEntry,
 
 
 def _led_to(refused: HoldfastError, left: Sequence[NotRestored]) -> str:
-    """Return in words what was left out that a refusal names."""
     named = [each for each in left if each.what.rpartition(" ")[2] in str(refused)]
     return "".join(f"; before that, {each.what}: {each.reason}" for each in named)
 
@@ -221,15 +210,10 @@ def create_rest(
 ) -> tuple[NotRestored, ...]:
     """Create the entries that follow the rows, such as indexes and constraints.
 
-    Those that hide rows or act on the restore itself are not among them.
-
-    Rows are right by now, so what the server refuses is left out, with what needs it, and returned with its words:
-    unless the plan is strict. A foreign key that rows break is there then, but `NOT VALID`, so that new ones are
-    checked, where the server takes that: before version 18 not on a partitioned table.
-
-    One that leads to a table which the target had before, and keys and indexes of a table whose rows are of another
-    moment, give way in any case, and are left out.
-
+    Rows are right by now: what the server refuses is left out, with what needs it, and returned, unless the plan is
+    strict. A foreign key that rows break is there then, but `NOT VALID`, where the server takes that: before version 18
+    not on a partitioned table. What is borrowed is left out in any case. What hides rows or acts on the restore itself
+    comes later.
     :param sessions: with `SETTINGS`; indexes and keys use all of them. Where the plan has a login, they are its own.
     :param superuser: creates what that login may not.
     :param tell: as of `create_tables`.
@@ -257,20 +241,15 @@ def create_rest(
 
 
 def hide_rows(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
-    """Enable row-level security, so that policies hide rows.
-
-    It applies to owners, too, where they are to obey it. Nobody may read all rows from then on.
-    """
+    """Enable row-level security, after which policies may hide rows from owners, too."""
     left = sessions.run(hiding(plan.entries), partial(_create_once, plan), at_once=1)
     return tuple(each for some in left for each in some)
 
 
 def finish(session: Connection, plan: RestorePlan) -> tuple[NotRestored, ...]:
-    """Remove the restore's own objects from the target, and create its event triggers.
+    """Drop the ledger, and create event triggers, in one transaction; return what is refused.
 
-    Both are done in one transaction: event triggers may act on everything that is done in the target.
-
-    :return: what of it the server refused.
+    Event triggers may act on everything that is done in the target.
     """
     with session.transaction():
         left = _drop_ledger(session)
@@ -313,10 +292,7 @@ def _create_once(plan: RestorePlan, session: Connection, entry: DumpEntry) -> Se
 
 
 def is_compared_by_code(session: Connection, key: DumpEntry) -> bool:
-    """Return whether functions of the source may compare a foreign key's columns.
-
-    They run as the owner of the table that it leads to.
-    """
+    """Return whether functions of the source may compare a key's columns, as the other table's owner."""
     table = next(chains(key.sql))
     return session.execute(_CASTING, (qualified(*table[:2]),)).fetchone() is not None
 
@@ -339,8 +315,6 @@ where contype = 'f' and conparentid = 0 and not convalidated
 
 def _not_valid(session: Connection, entry: DumpEntry, step: str, refused: HoldfastError) -> Sequence[NotRestored]:
     """Create a foreign key as NOT VALID, or else leave it out.
-
-    New rows must satisfy it, and existing ones need not.
 
     :param refused: what the server said to the key as it was.
     """

@@ -1,6 +1,4 @@
-"""Progress of a restore, recorded in its target (the ledger).
-
-The ledger identifies the restore, its finished steps, and the objects that an undo drops.
+"""Progress of a restore, recorded in its target (the ledger): finished steps, and objects that an undo drops.
 
 A note is made in the transaction that does what it says, so it is true after a crash at any point, and a step that is
 tried twice is done once.
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from holdfast.postgresql.connection.session import Connection
 
 ROWS_ASIDE = "rows_"
-"""What the names of tables in it begin with that rows are changed in. Their columns may be of the restore's types."""
+"""Begins the names of tables that rows are changed in; their columns may be of the restore's types."""
 
 LOCK_WAIT = "60s"
 """For each lock that undoing a restore takes, as PostgreSQL's `lock_timeout`."""
@@ -117,9 +115,7 @@ where t.evtenabled <> 'D' and exists (
 
 @dataclass(frozen=True)
 class TargetClaim:
-    """Identity of the unfinished restore in a target.
-
-    Two are the same where one can go on with the other.
+    """Identity of the unfinished restore in a target; one can go on with an equal one.
 
     :param archive: its id.
     :param block: id of the full backup.
@@ -127,7 +123,7 @@ class TargetClaim:
     :param maps: as `old=new`.
     :param commit: of the backup, for people.
     :param run: which began it.
-    :param position: in the source's log; "" where that of the backup is meant.
+    :param position: in the source's log; "" for that of the backup.
     :param is_data_only: it fills tables that were there.
     """
 
@@ -142,10 +138,7 @@ class TargetClaim:
 
     @property
     def is_undoable(self) -> bool:
-        """Return whether the restore records the objects that it creates.
-
-        Other things may be in its target then.
-        """
+        """Return whether it records what it creates, since other things may be in its target."""
         return bool(self.tables or self.maps or self.is_data_only)
 
     @property
@@ -175,7 +168,7 @@ class UnfinishedRestore:
 
     :param plan: digest of what it creates.
     :param found: what the target had before it.
-    :param steps: those that are done, each with what came of it; the step of a file is its path.
+    :param steps: finished ones with their results; the step of a file is its path.
     :param crashed: the server has since, which empties unlogged tables.
     """
 
@@ -215,10 +208,7 @@ def _create_loaders_part(session: Connection) -> None:
 
 
 def keep(session: Connection, name: str, value: str) -> None:
-    """Keep a value that the login must not read.
-
-    It is for the end of the restore, or its next try.
-    """
+    """Keep a value that the login must not read, for the end of the restore or its next try."""
     session.execute(
         f"insert into {LEDGER}.kept values (%s, %s) on conflict (name) do update set value = excluded.value",
         (name, value),
@@ -274,20 +264,14 @@ def read_ledger(session: Connection) -> UnfinishedRestore | None:
 
 
 def read_steps(session: Connection) -> Mapping[str, str]:
-    """Return the finished steps, each with its result.
-
-    They are those of the restore itself, and of the log-in that loads for it.
-    """
+    """Return the finished steps of the restore and of its login, each with its result."""
     query = "select step, coalesce(result, '') from"
     loaded = session.execute(f"{query} {LEDGER}.loaded".encode()).fetchall()
     return {**dict(loaded), **dict(session.execute(f"{query} {LEDGER}.done".encode()).fetchall())}
 
 
 def read_result(session: Connection, step: str) -> str:
-    """Return the recorded result of a step; "" where there is none.
-
-    The step is one that the session's own side has done: the restore, or the log-in that loads.
-    """
+    """Return the recorded result of a step of the session's own side; "" where there is none."""
     return str(first_value(session, f"select result from {_noted_in(session)} where step = %s", (step,)) or "")
 
 
@@ -323,10 +307,7 @@ def _noted_in(session: Connection) -> str:
 
 
 def end_ledger(session: Connection) -> None:
-    """Mark the restore as done where its schema cannot be dropped.
-
-    It can then be neither resumed nor undone.
-    """
+    """Mark the restore as done where its schema cannot be dropped: it is neither resumed nor undone then."""
     session.execute(f"delete from {LEDGER}.restore")
 
 
@@ -353,7 +334,7 @@ def _without_event_triggers(session: Connection) -> dict[str, str]:
     """Turn event triggers off in the transaction; return the setting that restores them.
 
     From PostgreSQL 17 on there is a setting for it; before that, a session that replicates fires none. Both are for
-    superusers, and for whom they have granted them to.
+    superusers, and for roles that have them granted.
     """
     for name, value in (("event_triggers", "off"), ("session_replication_role", "replica")):
         try:
@@ -368,11 +349,9 @@ def _without_event_triggers(session: Connection) -> dict[str, str]:
 
 @contextmanager
 def once(session: Connection, step: str) -> Iterator[bool]:
-    """Do a step in one transaction that records it.
+    """Do a step in one transaction that records it; yield whether it is still to be done.
 
-    Yields whether the step is still to be done.
-
-    A second attempt waits here for the transaction of the first one, so that they can never both do it.
+    A second attempt waits until the transaction of the first one ends, so that they can never both do it.
     """
     with session.transaction():
         yield note_step(session, step)
@@ -382,8 +361,8 @@ def once(session: Connection, step: str) -> Iterator[bool]:
 def noted(session: Connection) -> Iterator[None]:
     """Record the objects that the block creates, in the session's transaction.
 
-    Other sessions create objects meanwhile, and a new table marks its parents' rows as changed: ours is
-    what this transaction wrote and what was not there before.
+    Other sessions create objects meanwhile, and a new table marks its parents' rows as changed: ours is what this
+    transaction wrote and what was not there before.
     """
     before = {row[:2] for row in session.execute(_OBJECTS)}
     yield
@@ -395,12 +374,10 @@ def noted(session: Connection) -> Iterator[None]:
 
 
 def undo(session: Connection) -> tuple[str, ...]:
-    """Drop the objects of an unfinished restore, and nothing else, in one transaction.
-
-    Returns what was dropped.
+    """Drop the objects of an unfinished restore, and nothing else, in one transaction; return them.
 
     :raises RefusedError: something that the restore has not made uses it by now, or an event trigger refuses it.
-    :raises BusyError: somebody reads or writes it, perhaps what is left of the restore itself.
+    :raises BusyError: it is read or written, perhaps by what is left of the restore itself.
     """
     try:
         with unnoticed(session):

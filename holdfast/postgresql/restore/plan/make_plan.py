@@ -42,7 +42,6 @@ def make_plan(
     """Plan a restore of the tables that match `globs` (none: of everything), renamed by `maps`.
 
     Everything under its own names comes as it is in the dump: the target must be empty.
-
     :param exclude: globs of tables that `globs` do not mean.
     :param stored: rows, bytes and changes in the archive, by the table's oid.
     :raises UsageError: a glob or a map is about nothing.
@@ -98,7 +97,6 @@ def make_plan(
 
 
 def _choose(catalog: Catalog, globs: Sequence[str], exclude: Sequence[str]) -> Collection[int]:
-    """Return the oids of the tables that match, with the partitions of each."""
     chosen = catalog.tree_of(catalog.matching(globs))
     left_out = catalog.tree_of(catalog.matching(exclude, "--exclude")) if exclude else frozenset()
     if chosen and chosen <= left_out:
@@ -159,18 +157,12 @@ def _check_extensions(created: Sequence[DumpEntry], maps: NameMaps, target: Targ
 
 
 def _is_worth_naming(entry: DumpEntry) -> bool:
-    """Return whether an existing object is named on its own.
-
-    Others are named with their table, or with all that is in them.
-    """
+    """Return whether an existing object is named on its own, not with its table or schema."""
     return entry.kind == "SEQUENCE" or entry.kind not in ATTACHED | {"SCHEMA"}
 
 
 def _table_of(selection: Selection, entry: DumpEntry) -> tuple[str, str] | None:
-    """Return the old name of the table that an entry belongs to.
-
-    It may belong to it through other entries.
-    """
+    """Return the old name of the table that an entry belongs to, also through other entries."""
     owner = entry
     while (above := selection.owner(owner)) is not None:
         owner = above
@@ -180,10 +172,7 @@ def _table_of(selection: Selection, entry: DumpEntry) -> tuple[str, str] | None:
 def _without_unused_schemas(
     selection: Selection, created: Sequence[DumpEntry], names: Names, *, whole: bool
 ) -> list[DumpEntry]:
-    """Return the created entries without schemas that stay empty.
-
-    The only table of such a schema goes to another one.
-    """
+    """Return the created entries without schemas whose only tables go to others."""
     used = {_place(entry, names)[0] for entry in created}
     needed = {need for entry in created if entry.kind == "EXTENSION" for need in entry.needs}
     unused = {
@@ -234,7 +223,6 @@ def _planned(table: Table, names: Names, stored: Mapping[int, tuple[int, int, in
 
 
 def _kept(catalog: Catalog, selection: Selection) -> Iterator[NotRestored]:
-    """Yield the rows of extensions that the target has already."""
     there = {entry.name for entry in selection.existing.values() if entry.kind == "EXTENSION"}
     for each in catalog.configuration:
         if each.extension in there and each.rows:
@@ -272,10 +260,7 @@ def _without_schema(entry: DumpEntry, target: Target) -> DumpEntry:
 
 
 def _definitions(catalog: Catalog, created: Sequence[DumpEntry], names: Names) -> Mapping[int, Sequence[Definition]]:
-    """Return the definitions that ask operators, as they will be called, by the entry that creates each.
-
-    One may have an entry of its own, or be a part of another object's.
-    """
+    """Return the definitions that ask operators, as they will be called, by the entry that creates each."""
     entries = {(entry.class_oid, entry.oid): entry.id for entry in created}
     found: dict[int, list[Definition]] = {}
     for definition in catalog.definitions:
@@ -301,10 +286,7 @@ def _named(named: NamedObject, names: Names) -> NamedObject:
 
 
 def _roles(catalog: Catalog, entries: Iterable[DumpEntry]) -> tuple[str, ...]:
-    """Return the recorded roles that the entries name.
-
-    They own or may use created objects.
-    """
+    """Return the recorded roles that own or may use created objects."""
     wanted = set(catalog.roles)
     named = {token.identifier for entry in entries for token in tokens(entry.sql)} if wanted else set()
     return tuple(sorted(wanted & named))

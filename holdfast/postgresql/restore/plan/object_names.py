@@ -1,7 +1,4 @@
-"""Names of objects in the target.
-
-Maps give them. A table's own objects, such as indexes, get names that are free.
-"""
+"""Names of objects in the target: by maps, or free ones for a table's own objects."""
 
 from __future__ import annotations
 
@@ -25,12 +22,10 @@ _NOT_IN_SCHEMAS = frozenset({"ACL", "COMMENT", "SECURITY LABEL", "DEFAULT ACL", 
 def name_objects(
     selection: Selection, created: Sequence[DumpEntry], maps: NameMaps
 ) -> tuple[Names, list[tuple[str, str]]]:
-    """Return all new names, and the changed ones of tables' own objects.
+    """Return all new names, and for people the changed ones of tables' own objects.
 
-    The latter are for people.
-
-    Indexes, sequences and statistics follow their table's schema. Where the table gets another name, a name
-    that begins with the old one begins with the new one; a name that is taken gets a number.
+    Indexes, sequences and statistics follow their table's schema. Where the table gets another name, a name that begins
+    with the old one begins with the new one; a name that is taken gets a number.
     """
     objects = _mapped(selection, maps)
     statistics: dict[Name, Name] = {}
@@ -61,10 +56,6 @@ def name_objects(
 
 
 def _mapped(selection: Selection, maps: NameMaps) -> dict[Name, Name]:
-    """Return the mapped names of relations, types, functions and operators.
-
-    They may be created, or exist already.
-    """
     objects: dict[Name, Name] = {}
     for entry in selection.entries:
         if not entry.schema or entry.kind in _NOT_IN_SCHEMAS:
@@ -80,10 +71,7 @@ def _mapped(selection: Selection, maps: NameMaps) -> dict[Name, Name]:
 
 
 def _own_name(entry: DumpEntry) -> str:
-    """Return the name that an entry takes in its schema; "" if it takes none.
-
-    It is a name among tables or among statistics.
-    """
+    """Return the name that an entry takes among tables or statistics of its schema, or ""."""
     if entry.kind in ("INDEX", "SEQUENCE", "STATISTICS"):
         return entry.name
     if entry.kind != "CONSTRAINT":

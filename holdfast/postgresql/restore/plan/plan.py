@@ -1,7 +1,4 @@
-"""Plan of a restore, made before anything is changed.
-
-It is made from everything that is known by then.
-"""
+"""Plan of a restore, made before anything is changed."""
 
 from __future__ import annotations
 
@@ -51,10 +48,7 @@ class PlannedTable:
 
 @dataclass(frozen=True)
 class NotRestored:
-    """Object that is not restored, with the reason.
-
-    `statement` would add it later, where that can be.
-    """
+    """Object that is not restored, the reason, and a statement that adds it later, or ""."""
 
     what: str
     reason: str
@@ -115,7 +109,6 @@ class RestorePlan:
 
     @cached_property
     def by_id(self) -> Mapping[int, DumpEntry]:
-        """Return the entries by their numbers."""
         return {entry.id: entry for entry in self.entries}
 
     @cached_property
@@ -142,7 +135,6 @@ class RestorePlan:
         """Return the relations to gather statistics of; a partitioned table's include its partitions'.
 
         Those of a table with a foreign one below it would include what that one's server says.
-
         :param most: tables below a partitioned one, since all are locked at once; of one with more, each for itself.
         """
         apart = {table.oid for table in (*self._above_foreign, *self._above_many(most))}
@@ -165,7 +157,6 @@ class RestorePlan:
         return tuple(NotRestored(f"statistics of {name}", why, f"analyze {name};") for name, why in reasons.items())
 
     def _above_many(self, most: int) -> tuple[Table, ...]:
-        """Return the partitioned tables with more tables below them than these."""
         below = Counter(oid for table in self.tables for oid in self._above(table))
         return tuple(
             table.target for table in self.tables if table.source.kind == "p" and below[table.source.oid] > most
@@ -173,15 +164,11 @@ class RestorePlan:
 
     @cached_property
     def _above_foreign(self) -> tuple[Table, ...]:
-        """Return the created tables with foreign ones below them.
-
-        Foreign tables are partitions of them, or inherit from them.
-        """
+        """Return the created tables with foreign ones below them, as partitions or heirs."""
         found = {oid for table in self.tables if table.source.kind == "f" for oid in self._above(table)}
         return tuple(table.target for table in self.tables if table.source.oid in found and table.source.kind != "f")
 
     def _above(self, table: PlannedTable) -> set[int]:
-        """Return the tables above a table, at any distance."""
         found: set[int] = set()
         waiting = [*table.source.parents]
         while waiting:
@@ -235,9 +222,9 @@ _OWNED_BY_SUPERUSERS = re.compile(
 
 
 def without_superusers(plan: RestorePlan) -> RestorePlan:
-    """Return a plan without owners of objects for superusers only.
+    """Return a plan without owners that only superusers can be.
 
-    Such objects then belong to the restoring role. It is for a server on which no other role is a superuser.
+    Such objects then belong to the restoring role: no other role of the server is a superuser.
     """
     entries = tuple(replace(entry, sql=_OWNED_BY_SUPERUSERS.sub("", entry.sql)) for entry in plan.entries)
     return replace(plan, entries=entries)

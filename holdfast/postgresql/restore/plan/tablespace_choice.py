@@ -36,7 +36,6 @@ def used_by(entries: Iterable[DumpEntry]) -> tuple[str, ...]:
 
 
 def leave_tablespaces(entries: Iterable[DumpEntry]) -> tuple[DumpEntry, ...]:
-    """Return entries that are created in the database's own tablespace."""
     return tuple(replace(entry, settings=_SETTING.sub("", entry.settings)) for entry in entries)
 
 

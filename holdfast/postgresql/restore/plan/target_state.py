@@ -76,8 +76,5 @@ class Target:
 
 
 def read_target(session: Connection) -> Target:
-    """Read the existing objects of the session's database.
-
-    The session's search_path is empty, as connect() leaves it.
-    """
+    """Read the existing objects of the session's database; its search_path is empty."""
     return Target(frozenset((str(kind), str(schema), str(name)) for kind, schema, name in session.execute(_QUERY)))

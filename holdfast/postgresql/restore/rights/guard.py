@@ -67,8 +67,8 @@ def raise_guard(session: Connection, login: Address) -> None:
     """Create the guard, and prove that it holds.
 
     :param session: a superuser's; the ledger is there.
-    :param login: it may create tables in the ledger's schema.
-    :raises RefusedError: the server does not run event triggers in the login's sessions.
+    :param login: may create tables in the ledger's schema.
+    :raises RefusedError: the server runs no event triggers in the login's sessions.
     """
     with session.transaction():
         session.execute(_STATEMENTS.encode())

@@ -1,10 +1,8 @@
-"""Objects of a restore given to their owners at its end.
+"""Objects of a restore given to their owners, when no code of the source can run any more.
 
-No code of the source can run any more then.
-
-Until then all of them belong to the login that builds. While it still may, it gives what belongs to several owners to
-roles that stand in for them. A superuser then gives the objects of each to its owner, by their oids: the server itself
-names them, so nothing of the archive's text is in these statements. ALTER … OWNER and GRANT plan nothing.
+Until then all belong to the login that builds. While it still may, it gives what belongs to several owners to roles
+that stand in for them. A superuser then gives the objects of each to its owner, by their oids: the server itself names
+them, so nothing of the archive's text is in these statements. ALTER … OWNER and GRANT plan nothing.
 """
 
 from __future__ import annotations
@@ -77,10 +75,7 @@ _MISSING = ("42704", "42P01", "42883", "3F000")
 
 
 def holders_of(session: Connection, plan: RestorePlan) -> Mapping[str, str]:
-    """Return the roles that hold objects for their owners, by owner: the login, or who stands in for one.
-
-    The owner of most has the login itself.
-    """
+    """Return the roles that hold objects, by owner: the login for most, or a stand-in."""
     owners = Counter(owner for entry in plan.entries for _, owner in owner_statements(entry.sql))
     if not owners:
         return {}
@@ -92,8 +87,7 @@ def holders_of(session: Connection, plan: RestorePlan) -> Mapping[str, str]:
 def forbid_writing(session: Connection, plan: RestorePlan, tables: Sequence[str], *, is_over: bool = False) -> None:
     """Take the right to change rows from the login, or give it back.
 
-    Code of one owner could change rows of another one else, behind the comparison.
-
+    Code of one owner could change rows of another, behind the comparison.
     :param session: a superuser's.
     :param tables: as the server writes them.
     """
@@ -107,11 +101,10 @@ def forbid_writing(session: Connection, plan: RestorePlan, tables: Sequence[str]
 def mark_owners(
     superuser: Connection, sessions: Sessions, plan: RestorePlan, holders: Mapping[str, str]
 ) -> tuple[NotRestored, ...]:
-    """Give objects to their owners' stand-ins, and make the owners' grants.
+    """Give objects to their owners' stand-ins, and make the owners' grants; return what is refused.
 
     :param superuser: makes these roles.
     :param sessions: of the login.
-    :return: what the server refuses.
     """
     for name in sorted({*holders.values()} - {plan.login}):
         for (statement,) in superuser.execute(_STANDS_IN, {"name": name, "login": plan.login}).fetchall():
@@ -137,10 +130,9 @@ def mark_owners(
 
 
 def hand_over(session: Connection, plan: RestorePlan, holders: Mapping[str, str]) -> tuple[NotRestored, ...]:
-    """Give everything to its owners, and make the grants that need a superuser.
+    """Give everything to its owners; return what the server refuses.
 
     :param session: a superuser's, when the login can log in no more.
-    :return: what the server refuses.
     """
     session.execute(f"update {LEDGER}.created set made_by = session_user".encode())
     left: list[NotRestored] = []
@@ -160,7 +152,6 @@ def hand_over(session: Connection, plan: RestorePlan, holders: Mapping[str, str]
 
 
 def _refused(session: Connection, plan: RestorePlan, entry: DumpEntry, grantor: str = "none") -> Iterator[NotRestored]:
-    """Run an entry in a superuser's session, as the role that grants; yield it where that is refused."""
     try:
         with session.transaction():
             session.execute(f"set local role {ident(grantor)}".encode())
@@ -204,16 +195,12 @@ def _some(items: Sequence[Any]) -> Iterator[Any]:
 
 
 def _owner_of(plan: RestorePlan, entry: DumpEntry) -> str:
-    """Return the owner of what an entry is about; "" where it is not known."""
     objects = (plan.by_id[need] for need in entry.needs if need in plan.by_id)
     return next((owner for each in objects for _, owner in owner_statements(each.sql)), "")
 
 
 def _own_grants(entry: DumpEntry, owner: str, holders: Mapping[str, str]) -> Iterator[str]:
-    """Yield the statements of an entry that its owner has made.
-
-    The owner is another one yet.
-    """
+    """Yield an entry's statements by its owner, who is another role yet."""
     holder = holders.get(owner, "")
     for grantor, tokens in _grants(entry):
         if not grantor:
@@ -225,7 +212,7 @@ def _own_grants(entry: DumpEntry, owner: str, holders: Mapping[str, str]) -> Ite
 
 
 def _grants(entry: DumpEntry) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Yield the statements of an entry, each with the role that grants; "" is the owner."""
+    """Yield an entry's statements with the role that grants; "" is the owner."""
     grantor = ""
     for tokens in statements(entry.sql):
         bare = [token for token in tokens if token.kind not in (SPACE, COMMENT)]

@@ -80,7 +80,7 @@ def lend_rights(session: Connection, plan: RestorePlan) -> None:
 
 
 def lend_extensions(session: Connection, login: str) -> None:
-    """Let the login use the schemas, foreign-data wrappers and servers that extensions have brought.
+    """Let the login use schemas, foreign-data wrappers and servers of extensions.
 
     :param session: a superuser's.
     """
@@ -91,7 +91,6 @@ def lend_references(session: Connection, plan: RestorePlan) -> None:
     """Let the login refer to the tables that its keys lead to.
 
     They are those of extensions, and those that the owners of the keys may refer to.
-
     :param session: a superuser's. The extensions are there.
     """
     for entry in plan.entries:
@@ -105,10 +104,7 @@ def by_period(plan: RestorePlan) -> Iterator[str]:
 
 
 def is_elsewhere(plan: RestorePlan, table: str) -> bool:
-    """Return whether a table is none of the plan's.
-
-    It then belongs to another role than the login.
-    """
+    """Return whether a table is none of the plan's, so that it belongs to another role."""
     return table not in plan.table_names
 
 

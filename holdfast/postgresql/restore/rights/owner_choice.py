@@ -1,4 +1,4 @@
-"""Another owner for everything that a restore creates, or none but who restores."""
+"""Another owner for everything that a restore creates, or the role that restores."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ def with_owner(plan: RestorePlan, owner: str, roles: Collection[str], *, is_crea
     """Return a plan by which everything belongs to one role.
 
     Privileges of roles that the target lacks are left out and named: they are not needed to own anything.
-
     :param roles: of the target, and those that are created there.
     :param is_creator: the role creates everything, and owns it by that.
     """
@@ -79,7 +78,7 @@ def with_owner(plan: RestorePlan, owner: str, roles: Collection[str], *, is_crea
 
 
 def _given(entry: DumpEntry, owner: str) -> str:
-    """Return an entry's SQL with another owner, or with none; what PostgreSQL's own roles have stays theirs."""
+    """Return an entry's SQL with another owner, or none; PostgreSQL's own roles keep theirs."""
     sql = entry.sql
     for statement, old in owner_statements(sql):
         if not old.startswith("pg_"):
@@ -89,7 +88,7 @@ def _given(entry: DumpEntry, owner: str) -> str:
 
 
 def _without_roles(entry: DumpEntry, lacking: Collection[str]) -> tuple[DumpEntry, list[NotRestored]]:
-    """Return an entry without the statements that name roles which are not there, and these."""
+    """Return an entry without statements that name lacking roles, and these."""
     kept, left = [], []
     for statement in statements(entry.sql):
         text = "".join(token.text for token in statement)
@@ -101,14 +100,13 @@ def _without_roles(entry: DumpEntry, lacking: Collection[str]) -> tuple[DumpEntr
 
 
 def _named_roles(entry: DumpEntry, known: Collection[str]) -> set[str]:
-    """Return the known roles that an entry gives something to, or speaks for."""
     if entry.kind not in _NAMES_ROLES:
         return set()
     return {each.identifier for each, is_role in _roles_in(entry.sql) if is_role}.intersection(known)
 
 
 def _roles_in(sql: str) -> Iterator[tuple[Token, bool]]:
-    """Yield the tokens of SQL, each with whether it may name a role: behind such a word, or in a list of them."""
+    """Yield the tokens of SQL, each with whether it may name a role."""
     before, is_list = "", False
     for token in tokens(sql):
         if token.kind in (SPACE, COMMENT):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.postgresql.restore.plan.plan import RestorePlan
 
 FOUNDATION: Final = ("SCHEMA", "EXTENSION")
-"""What is created before any code of the source is there: the script of an extension runs with a superuser's rights."""
+"""Created before any code of the source is there: an extension's script runs with a superuser's rights."""
 
 _NATIVE_CODE = "native code, which has all rights of the server's process"
 _REMEDY = (
@@ -37,7 +37,7 @@ _REMEDY = (
 )
 
 LAST: Final = ("ACL", "DEFAULT ACL")
-"""What is said when everything is built."""
+"""Said when everything is built."""
 
 _SAFE = {
     *("ACCESS METHOD", "DEFAULT ACL", "EVENT TRIGGER", "EXTENSION", "FOREIGN DATA WRAPPER", "OPERATOR FAMILY"),
@@ -64,7 +64,7 @@ _KINDS = {
     *(*_SAFE, *_NATIVE, *ROUTINES),
     *("AGGREGATE", "OPERATOR CLASS", "PUBLICATION", "PUBLICATION TABLES IN SCHEMA", "SCHEMA", "SHELL TYPE", "TYPE"),
 }
-"""Objects that a superuser may create or give to an owner; `ALTER … OWNER TO` takes no list of actions for these."""
+"""What a superuser may create or give to an owner; `ALTER … OWNER TO` takes no list of actions for these."""
 
 _ALTERED = ("DEFAULT ACL", "EVENT TRIGGER", "PUBLICATION", "PUBLICATION TABLES IN SCHEMA")
 """Those that are altered in other ways, too."""
@@ -112,7 +112,7 @@ def superuser_settings(session: Connection) -> frozenset[str]:
 def without_native_code(plan: RestorePlan, superusers: Mapping[int, bool]) -> RestorePlan:
     """Return a plan without native code, and without what needs it; both are named.
 
-    :param superusers: of the plan's entries, those that `superuser_entries` has found.
+    :param superusers: of the plan's entries, as `superuser_entries` returns them.
     :raises RefusedError: a table needs it.
     """
     out = {each for each, is_native in superusers.items() if is_native}
@@ -134,7 +134,6 @@ def run_as_superuser(session: Connection, entry: DumpEntry, login: str) -> None:
     """Create an entry in a superuser's session, statement by statement.
 
     What has an owner belongs to the login from then on, unless only superusers own it.
-
     :raises RefusedError: a statement of another form, which is not run.
     """
     sql = entry.sql
@@ -168,9 +167,7 @@ def _allowed(entry: DumpEntry, sql: str) -> Iterator[str]:
 
 
 def _has_form(entry: DumpEntry, statement: Sequence[Token]) -> bool:
-    """Return whether a statement has a form of its entry's kind.
-
-    None of these plans a query, or has a part that could.
+    """Return whether a statement has a form of its entry's kind, none of which plans a query.
 
     Source: PostgreSQL manual, 'SQL Commands'.
     """

@@ -1,9 +1,7 @@
-"""Missing rights of a restore's role in its target.
-
-They are found out before anything is written.
+"""Missing rights of a restore's role in its target, looked for before anything is written.
 
 A managed cloud gives nobody a superuser, and what its administrator may do instead differs from one to the next. So the
-server is asked: by its own functions where these tell, and else by trying, in a transaction that is taken back.
+server is asked: by its own functions where these answer, and else by trying, in a transaction that is taken back.
 """
 
 from __future__ import annotations
@@ -51,9 +49,7 @@ select extname::text from pg_catalog.pg_extension where not pg_catalog.pg_has_ro
 
 
 def within_rights(session: Connection, plan: RestorePlan, *, strict: bool) -> RestorePlan:
-    """Return a plan without the parts that the session's role may not do.
-
-    The plan names these parts.
+    """Return a plan without the parts that the session's role may not do, which it names.
 
     :raises RefusedError: it is strict, and there is something.
     """
@@ -105,12 +101,7 @@ class _Asked:
         self._out: set[int] = set()
 
     def denied(self, entry: DumpEntry) -> Iterator[tuple[DumpEntry, str, NotRestored | None]]:
-        """Yield the parts of an entry that are not run.
-
-        Each comes with its report.
-
-        The report is None where the target is so already.
-        """
+        """Yield the parts of an entry that are not run, with a report, or None where it is so already."""
         if reason := self._why_not(entry):
             self._out.add(entry.id)
             yield entry, entry.sql, NotRestored(entry.label, reason, entry.sql)
@@ -143,10 +134,7 @@ class _Asked:
         return ""
 
     def _try(self, statement: str) -> str:
-        """Return the server's denial of a statement to the role; "" where there is none.
-
-        Another failure is no denial.
-        """
+        """Return the server's denial of a statement; "" where there is none, or another failure."""
         if statement not in self._tried:
             self._tried[statement] = ""
             try:
@@ -167,10 +155,7 @@ def has_words(sql: str, *wanted: str) -> bool:
 
 
 def settings_of(sql: str) -> Iterator[str]:
-    """Yield the SET clauses of a routine.
-
-    pg_dump writes each on a line of its own, before the routine's text.
-    """
+    """Yield the SET clauses of a routine: each on a line of its own, before the routine's text."""
     found = list(tokens(sql))
     for place, token in enumerate(found):
         if token.word == "AS" or token.word in ("BEGIN", "RETURN"):

@@ -1,6 +1,4 @@
-"""Net changes of a table, applied to its loaded rows.
-
-They are staged by COPY, and applied by a few statements.
+"""Net changes of a table, staged by COPY and applied to its loaded rows.
 
 Every row that goes or comes is hashed, so that what the table must hold afterwards is known without trusting the
 target: `Applied.after`. Stored generated columns are not in changes: the target computes them again. Where a table has
@@ -65,7 +63,6 @@ class Applied:
 
     @classmethod
     def from_json(cls, text: str) -> Applied:
-        """Return the result that `to_json` described."""
         return cls._of(json.loads(text))
 
     @classmethod
@@ -80,17 +77,14 @@ class Applied:
 
 
 def apply_net(session: Connection, table: Table, key: tuple[int, ...], batches: Iterable[pa.RecordBatch]) -> Applied:
-    """Apply net changes in the caller's transaction.
-
-    The transaction gets settings of its own for this.
+    """Apply net changes in the caller's transaction, which gets settings of its own for this.
 
     The table is as COPY has left it: no index, key, trigger or rule is there yet.
-
     :param key: numbers of the columns that tell rows apart; empty where only whole rows do.
-    :param batches: in the Parquet schema of the columns that are not generated, followed by `__op` and, for tables
-        with a key, `__unchanged`, or else `__count`. Ops: `T` all rows of the base go; `I` a complete row, whose key
-        may be in the base; `U` a row of the base, whose columns in `__unchanged` stay; `D` a row that goes, of which
-        only the key is there. Without a key: `D` and `I`, whole rows and how many of them.
+    :param batches: in the Parquet schema of the columns that are not generated, followed by `__op` and, for tables with
+        a key, `__unchanged`, or else `__count`. Ops: `T` all rows of the base go; `I` a complete row, whose key may be
+        in the base; `U` a row of the base, whose columns in `__unchanged` stay; `D` a row that goes, of which only the
+        key is there. Without a key: `D` and `I`, whole rows and how many of them.
     :raises MissingRowsError: a row that changes need is not in the base.
     :raises MisfitError: the table does not take the rows: they break a condition, or what it computes of them fails.
     """
@@ -197,10 +191,7 @@ class _Net:
                 raise self._misfit(f"{staged.updates - found} of {staged.updates} rows to be updated are missing")
 
     def _delete(self) -> tuple[ContentHash, ContentHash]:
-        """Delete rows, and return the hashes of all columns and of ordinary ones.
-
-        Changes have only the ordinary columns, none that is generated.
-        """
+        """Delete rows, and return the hashes of all columns and of ordinary ones."""
         rows, total, plain, updated = self._numbers(self._statements.delete())
         if updated > self._staged.updates:
             raise self._misfit(f"{self._staged.updates} rows to be updated are there {updated} times")

@@ -172,9 +172,7 @@ def present(
 
 
 def filling_order(session: Connection, tables: Sequence[Table]) -> list[Table]:
-    """Return the tables in an order that foreign keys allow.
-
-    Keys that can be deferred ask for no order.
+    """Return the tables in an order that foreign keys allow; deferrable ones ask for none.
 
     :raises RefusedError: they refer to each other in a circle.
     """
@@ -196,11 +194,9 @@ def filling_order(session: Connection, tables: Sequence[Table]) -> list[Table]:
 
 
 def fill(session: Connection, tables: Sequence[Table]) -> None:
-    """Move the rows from staging tables, in the session's transaction.
+    """Move the rows from staging tables, in the session's transaction; nobody else writes meanwhile.
 
-    Nobody else writes to them until it ends.
-
-    :raises BusyError: somebody reads or writes them.
+    :raises BusyError: the tables are read or written.
     :raises RefusedError: they have rows, or do not take these.
     """
     names = _names(tables)
@@ -239,10 +235,9 @@ def _alter(session: Connection, statements: Sequence[str]) -> None:
 
 
 def _only(table: Table) -> str:
-    """Return the word that keeps a statement from the tables that inherit from one; a root has its partitions' rows."""
+    """Return the word that leaves heirs of a table out; a root has its partitions' rows."""
     return "only " if table.has_rows else ""
 
 
 def _names(tables: Sequence[Table]) -> list[str]:
-    """Return the names of tables; several that are loaded through one root have one."""
     return [qualified(table.table_schema, table.name) for table in tables]

@@ -89,7 +89,6 @@ def hold_target(address: Address) -> Iterator[Connection]:
     """Keep other restores out of a database while the block runs.
 
     The lock is an advisory one on a session of its own: a commit of the archive cannot fence a restore.
-
     :raises BusyError: another restore is at work in it.
     """
     with connect(address) as session:
@@ -108,15 +107,12 @@ def hold_target(address: Address) -> Iterator[Connection]:
 
 
 def _holder(session: Connection) -> str:
-    """Return, in words, the session that keeps other restores out."""
     found = session.execute(_HOLDER, (_ADVISORY_KEY >> 32, _ADVISORY_KEY & 0xFFFFFFFF)).fetchone()
     return f"in session {found[0]} of {found[1]}, since {found[2]}" if found else "in a session that has just ended"
 
 
 def check_target(session: Connection, address: Address, catalog: Catalog) -> None:
-    """Refuse a target that cannot take objects of this source.
-
-    The chosen objects do not matter.
+    """Refuse a target that can take no objects of this source, whichever are chosen.
 
     :raises RefusedError: it is older, or has another encoding.
     """
@@ -150,11 +146,10 @@ def check_empty(session: Connection, address: Address) -> None:
 def load_file(
     session: Connection, table: Table, file: str, batches: Iterable[pa.RecordBatch], *, label: str = ""
 ) -> int:
-    """Load a file's rows in one transaction; a file that is in already is left alone. Returns rows loaded.
+    """Load a file's rows once, in one transaction; return rows loaded.
 
-    Rows of an older form of the table are brought to the one it has here, and the ledger notes their content hash.
-    A reply lost at COMMIT makes the caller try again, and the ledger then shows the file as loaded.
-
+    Rows of an older form of the table are brought to the one it has, and the ledger notes their content hash. A reply
+    lost at COMMIT makes the caller try again, and the ledger then shows the file as loaded.
     :param label: of the table, for people, where the rows go aside first.
     :raises MisfitError: the table does not take these rows: they break a condition, or what it computes of them fails.
     """
@@ -176,10 +171,7 @@ def load_file(
 
 
 class _Brought:
-    """Converter of batches to a table's form.
-
-    It hashes those that it has to convert.
-    """
+    """Converter of batches to a table's form; it hashes those that it has to convert."""
 
     def __init__(self, table: Table) -> None:
         self._columns = table.columns
@@ -217,13 +209,12 @@ left join pg_catalog.pg_class f on r.class = 'pg_catalog.pg_class'::regclass and
 group by 1
 """
 """The materialised views that are there, and which foreign table each reads: itself, by views, or by functions that say
-what they read."""
+what they read.
+"""
 
 
 def refresh_views(sessions: Sessions, views: Sequence[NamedRelation]) -> tuple[NotRestored, ...]:
-    """Fill the materialised views that were filled, one after the other.
-
-    Those that others read come first.
+    """Fill the materialised views that were filled, those that others read first.
 
     What they hold is not in the archive. Where their query fails, or a unique index of theirs does not take what comes,
     they are tried again once others are filled: a function may read these. What fails then stays empty, and is returned
@@ -272,7 +263,7 @@ def _refresh(session: Connection, name: str) -> str:
 
 
 _ANALYZED_AT_ONCE = 50
-"""Tables that a transaction gathers statistics of, at most: each by one of its own takes four times as long."""
+"""Tables whose statistics one transaction gathers, at most: each by its own takes four times as long."""
 
 _SHARES = 16
 """Into which few tables are divided, so that sessions work beside each other; a restore that goes on has the same."""
@@ -302,10 +293,7 @@ def analyze(sessions: Sessions, relations: Sequence[tuple[str, str]]) -> tuple[N
 
 
 def _gather(session: Connection, names: Sequence[tuple[str, str]]) -> list[NotRestored]:
-    """Gather statistics of relations, once.
-
-    Another try may come when functions of the source would run with their owner's rights.
-    """
+    """Gather statistics once: a later try may run functions of the source with their owner's rights."""
     step = f"analyze from {qualified(*names[0])}"
     with once(session, step) as is_new:
         if is_new:
@@ -327,7 +315,6 @@ def refused_statistics(session: Connection, names: Sequence[tuple[str, str]]) ->
 
 
 def _why_not(session: Connection, statement: str) -> psycopg.Error | None:
-    """Gather statistics; return why that cannot be, if so."""
     try:
         return refusal_of(session, statement)
     except psycopg.errors.OutOfMemory as error:  # also of the table of locks
@@ -335,9 +322,7 @@ def _why_not(session: Connection, statement: str) -> psycopg.Error | None:
 
 
 def content_hash(session: Connection, table: Table, columns: Sequence[Column] | None = None) -> ContentHash:
-    """Return a table's row count and content hash, computed by the server.
-
-    Those of a partitioned table include its partitions.
+    """Return a table's row count and content hash, by the server; a root's include its partitions.
 
     :param columns: of these alone; None: of all.
     """
@@ -374,7 +359,6 @@ def differences(
     """Compare every table with the archive, and return the differences.
 
     Tables that were loaded through one root are compared there, as a whole.
-
     :param expected: content hash by table oid.
     """
     together: dict[tuple[str, str], list[Table]] = {}
@@ -399,8 +383,5 @@ def check_equal(different: Sequence[Difference]) -> None:
 
 
 def hashes_apart(session: Connection, table: Table) -> Apart:
-    """Return the content hashes of a table's ordinary and stored generated columns.
-
-    There is one without the generated columns, and one of each of them.
-    """
+    """Return the content hashes of a table's columns as `column_sets` groups them."""
     return {name: content_hash(session, table, columns) for name, columns in column_sets(table).items()}

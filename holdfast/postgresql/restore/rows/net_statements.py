@@ -72,11 +72,7 @@ class NetStatements:
 
     @cached_property
     def more(self) -> Column:
-        """Return the staged column of unchanged columns or of copies.
-
-        It holds the numbers of columns that stay, as `,3,5,`; or, without a key, the number of copies of the
-        row.
-        """
+        """Return the staged column of unchanged columns (`,3,5,`) or, without a key, of the row's copies."""
         return _column(self._unused("unchanged"), "text") if self.key else _column(self._unused("copies"), "int8")
 
     @cached_property
@@ -132,8 +128,7 @@ class NetStatements:
     def delete(self) -> str:
         """Return the SQL that deletes every row of the base that changes touch.
 
-        It returns how many rows go, how many of them were to be updated, and the hashes of all columns and of
-        ordinary ones.
+        It returns how many rows go, the hashes of all columns and of ordinary ones, and how many were to be updated.
         """
         place = ident(self._unused("place"))
         if self.key:
@@ -147,18 +142,12 @@ class NetStatements:
         )
 
     def _hashes(self) -> str:
-        """Return the SQL of a row's hashes, of all columns and of ordinary ones.
-
-        The second one is 0 where there are no other columns.
-        """
+        """Return the SQL of a row's hashes, of all columns and of ordinary ones (0 if they are the same)."""
         plain = row_hash(self.plain, encoding=self.encoding) if self.has_generated else "0"
         return f"{row_hash(self.table.columns, encoding=self.encoding)}, {plain}"
 
     def _surplus(self) -> str:
-        """Return the SQL of the rows that go, as many of each as are to.
-
-        Rows are equal if their text is.
-        """
+        """Return the SQL of the rows that go, as many of each as are to: equal ones have equal text."""
         there = f"select ctid as place, {self._row('own')} as content from only {self.name}"
         gone = (
             f"select {self._row('staged')} as content, sum({ident(self.more.name)}) as copies from {STAGE} "
@@ -175,21 +164,16 @@ class NetStatements:
         return f'(row({names})::pg_catalog.text collate "C")'
 
     def hash_updated(self) -> str:
-        """Return the query of the hash of completed rows."""
         return hash_select(f"{STAGE} where {self._has_op(UPDATED)}", self.values, encoding=self.encoding)
 
     def insert(self) -> str:
-        """Return the SQL that inserts every complete row."""
         own, staged = (", ".join(ident(column.name) for column in columns) for columns in (self.plain, self.values))
         into = f"{self.name} ({own}) overriding system value" if own else self.name
         copies = "" if self.key else f" cross join lateral pg_catalog.generate_series(1, {ident(self.more.name)})"
         return f"insert into {into} select {staged} from {STAGE}{copies} where not {self._has_op(DELETED)}"
 
     def insert_and_hash(self) -> str:
-        """Return the SQL that inserts every complete row, and returns their hashes.
-
-        They are those of all columns, and of ordinary ones.
-        """
+        """Return the SQL that inserts complete rows, and returns hashes of all and of ordinary columns."""
         return (
             f"with came (whole, plain) as ({self.insert()} returning {self._hashes()}) "
             "select count(*), coalesce(sum(whole), 0), coalesce(sum(plain), 0) from came"
@@ -206,8 +190,8 @@ def _column(name: str, base: str) -> Column:
 def _comparable(each: StoredColumn) -> str:
     """Return the SQL of a key's value for joining rows.
 
-    Text is compared byte by byte in any collation, and types that nobody knows by their text: changes are kept
-    apart by it, and their own operators may be anywhere or missing.
+    Text is compared byte by byte in any collation, and unknown types by their text: changes are kept apart by it, and
+    their own operators may be anywhere or missing.
     """
     value = kept_value(each)
     return f'({value}) collate "C"' if each.form in (Form.TEXT, Form.OUTPUT) else value
