@@ -38,6 +38,7 @@ class EngineNames:
     They mean what they mean in PostgreSQL: a name in double quotes is itself, and any other is in lower case. DuckDB
     ignores case. So where two names of the backup or the statement differ by case alone, each capital letter has a mark
     before it inside DuckDB. A schema that is called like a database of DuckDB's has one, too. `shown` takes marks away.
+
     :ivar mark: chosen by chance; no text of a backup has it.
     :ivar written: what may be a name in the statement.
     """

@@ -31,6 +31,7 @@ def with_passed(target: RecoveryTarget, catalog: Catalog) -> Catalog:
     """Return the objects of a recovery target with the tables that neither of two backups has.
 
     One with changes of several forms is left out, and one with types or in a schema that the target lacks.
+
     :param catalog: of the schema that is taken.
     """
     if not target.passed:
@@ -81,6 +82,7 @@ def passed_entries(tables: Iterable[Table], entries: Sequence[DumpEntry]) -> Seq
 
     A partition is created as pg_dump does it: as a table of its own, with the columns and conditions of its partitioned
     table.
+
     :param tables: of the recovery target, others among them.
     """
     passed = [table for table in tables if table.bound == UNKNOWN_BOUND]

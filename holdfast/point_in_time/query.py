@@ -40,6 +40,7 @@ class Query:
 
     Each table is a view `schema.table`. Where no other schema has a table of its name, the name alone will do. Names
     mean what they mean in PostgreSQL. Only tables that the statement names are looked at.
+
     :param memory_bytes: DuckDB's limit; a few row groups of each file being read come on top.
     :param spill: an existing empty folder, for what does not fit into memory and for net changes.
     :param notes: in words, what of the tables used is not as it is in the database.

@@ -58,6 +58,7 @@ def with_schema(store: ObjectStore, target: RecoveryTarget, schema: Schema = "au
     the table has the definition of that backup. Where it is not known when they were touched, the best one is the one
     by which fewer values are lost that were certainly there, of rows and of columns; of two that are equal in that, the
     later one where a table was seen to be altered before the target, and else the earlier.
+
     :param schema: or this one, where there are two. The later one certainly has none of the tables that were made and
         dropped between both: with it, those that may have been dropped by then are left out.
     :raises DamagedError: a file of a schema is missing or changed.
@@ -144,6 +145,7 @@ def with_unfit(read: ReadCatalog, target: RecoveryTarget) -> RecoveryTarget:
 
     The other schema is that of the backup up to which most of such rows are known. Without these, the target is
     returned as it is.
+
     :raises DamagedError: a file of a schema is missing or changed.
     """
     if target.doubt is not None or target.is_snapshot or not any(each.stale for each in target.tables().values()):
@@ -169,6 +171,7 @@ def in_parts(read: ReadCatalog, read_dump: ReadDump, target: RecoveryTarget) -> 
     """Return a target with its schema put together; None where it is not known what was touched when.
 
     A table of which it is not known has the definition by which fewer values are lost.
+
     :raises DamagedError: a file of a schema is missing or changed.
     """
     if target.doubt is None or (target.touches is None and not target.unfit):

@@ -195,6 +195,7 @@ def _outcomes(read: _Reader, source: str, part: CoveredRange, *, whole: bool) ->
     """Return the name and outcome of each table in a part of a covered range, by oid.
 
     Where it is not known when the schema was changed, the one that a restore takes may differ between the ends.
+
     :param whole: the covered range has the whole source.
     :raises DamagedError: a file that it needs is missing or changed.
     """

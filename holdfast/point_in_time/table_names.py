@@ -56,6 +56,7 @@ def name_proofs(
     target and the oldest behind it agree. Proofs are the catalogs on both sides, and the relations that the log
     announces with changes. A table that was renamed there and back has none. One that was dropped may have been renamed
     before, where others were. A name that the log alone announces, on both sides, is the likely one.
+
     :param pair: blocks with the schema on both sides of the target; `catalogs`: theirs.
     :param taken: tables of which the log does not say whether they had been touched by then.
     """

@@ -149,6 +149,7 @@ def parts_of(
     Where the schema that is taken is that of before a table was altered, and changes of it since count, it has the rows
     of its snapshot. Rows that are older than the target may be of another form than the table has there, and it is not
     known how they become of this one.
+
     :param catalog: the target's, as `catalog_of` returned it.
     :raises DamagedError: a file of it is missing or changed.
     """
@@ -284,6 +285,7 @@ def can_become(before: Table, now: Table) -> bool:
     """Return whether stored values can be converted to the current types.
 
     Some types are stored alike by PostgreSQL and kept otherwise in Parquet: int4 as a number, oid and regclass as text.
+
     :param before: what it was when they were written.
     """
     if before.columns == now.columns:

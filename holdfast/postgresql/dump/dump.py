@@ -42,6 +42,7 @@ def begin_dump(
 
     What this yields waits for the end, and returns the whole schema as it is in the snapshot, in pg_dump's custom
     format, and what it warned of. What a restore has left in the database is not in it.
+
     :param server_version: such as 180006; pg_dump must be at least of this major version.
     :raises BusyError: a change of a table is waiting, and does not give way in QUEUE_WAIT_S.
     :raises RefusedError: the address asks for TLS, and no pg_dump on this machine was built with it.

@@ -115,6 +115,7 @@ def read_entries(dump: bytes, *, server_version: int) -> tuple[DumpEntry, ...]:
 
     Publications and event triggers of ours are left out: they belong to the backup of the source, and would never be
     dropped elsewhere. So is what a restore had left in the source, which older releases backed up.
+
     :param server_version: such as 180006; of the server they are for.
     :raises DamagedError: it is not what pg_restore writes.
     """

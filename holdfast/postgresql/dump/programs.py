@@ -84,6 +84,7 @@ def find_program(
 
     A safe one goes before all that are below their floor, see `client_floors`; and one with TLS before one without
     where the server is reached over a network.
+
     :param at_least: the server's major version; an older pg_dump refuses a newer server.
     :param among: the paths to choose from; None: `candidates`.
     :param tls: what it is to connect with; None: it connects to nothing. One without TLS does not suit where it is

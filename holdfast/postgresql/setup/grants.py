@@ -248,6 +248,7 @@ def plan_remove(
     """Plan the removal of everything that setup has given to a role.
 
     With its last database the role goes, too, if setup has created it.
+
     :param keep_role: do not drop the role, even where setup has created it.
     :param streams: by database, the name of a stream that goes, too, whether setup or a backup has made it.
     :raises RefusedError: the role is to be dropped and owns something; names it.

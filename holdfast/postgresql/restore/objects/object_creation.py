@@ -214,6 +214,7 @@ def create_rest(
     strict. A foreign key that rows break is there then, but `NOT VALID`, where the server takes that: before version 18
     not on a partitioned table. What is borrowed is left out in any case. What hides rows or acts on the restore itself
     comes later.
+
     :param sessions: with `SETTINGS`; indexes and keys use all of them. Where the plan has a login, they are its own.
     :param superuser: creates what that login may not.
     :param tell: as of `create_tables`.

@@ -86,6 +86,7 @@ def find_places(
     farther of both, or at the farthest number of its column that lies within its bounds. So it does where the later one
     has no such sequence, or one of other bounds. One that cycles goes back by itself: the later record is as good as
     any.
+
     :param rows: reads them, where the session must not: a query of a table plans code of the source.
     """
     with once(session, _STEP) as is_new:

@@ -59,6 +59,7 @@ def attach_unbound(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, 
     """Attach partitions of unknown bounds, and return what is not known.
 
     They get the indexes and conditions of their partitioned tables by that, which are there.
+
     :param sessions: of the role that owns the tables by then.
     """
     roots = {table.source.oid: table.target for table in plan.tables}

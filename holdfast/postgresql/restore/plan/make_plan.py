@@ -42,6 +42,7 @@ def make_plan(
     """Plan a restore of the tables that match `globs` (none: of everything), renamed by `maps`.
 
     Everything under its own names comes as it is in the dump: the target must be empty.
+
     :param exclude: globs of tables that `globs` do not mean.
     :param stored: rows, bytes and changes in the archive, by the table's oid.
     :raises UsageError: a glob or a map is about nothing.

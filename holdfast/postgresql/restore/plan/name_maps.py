@@ -98,6 +98,7 @@ class NameMaps:
         """Read `OLD=NEW` of schemas (`public=restored`) and tables (`public.orders=archive.orders`).
 
         A name is taken as it stands, capitals too; one that holds a dot or an equals sign goes in double quotes.
+
         :raises UsageError: one is neither, or the same name is mapped twice.
         """
         schemas: dict[str, str] = {}

@@ -135,6 +135,7 @@ class RestorePlan:
         """Return the relations to gather statistics of; a partitioned table's include its partitions'.
 
         Those of a table with a foreign one below it would include what that one's server says.
+
         :param most: tables below a partitioned one, since all are locked at once; of one with more, each for itself.
         """
         apart = {table.oid for table in (*self._above_foreign, *self._above_many(most))}

@@ -172,6 +172,7 @@ def drop_condition(
 
     Where a server does not say which one it is, since a function of one failed, the bound of a partition goes if it is
     what fails, or else the first condition that asks functions.
+
     :param table: as the server writes it.
     :param rows: the table that they are in, written so, too.
     :param reason: why it gives way, or else what the server says.

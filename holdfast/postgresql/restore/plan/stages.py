@@ -86,6 +86,7 @@ def as_partitions(entries: Sequence[DumpEntry], tables: Collection[int]) -> froz
     """Return the entries, by number, that fail where tables are no partitions any more.
 
     They attach its indexes to those of the partitioned table, or enable and disable what is a copy of its triggers.
+
     :param tables: their oids in the source; their bounds gave way.
     """
     relations = {entry.id for entry in entries if entry.is_relation and entry.oid in tables}
@@ -111,6 +112,7 @@ def after(stage: Stage, entries: Iterable[DumpEntry]) -> dict[int, set[int]]:
 
     Those are what it needs and what locks a table in a way that conflicts: two sessions that lock the same tables in
     another order would deadlock. An index lets others be built on its table; a key or constraint does not.
+
     :param entries: all of the plan, which know partitions.
     """
     if not stage.is_parallel:

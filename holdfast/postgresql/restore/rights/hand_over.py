@@ -88,6 +88,7 @@ def forbid_writing(session: Connection, plan: RestorePlan, tables: Sequence[str]
     """Take the right to change rows from the login, or give it back.
 
     Code of one owner could change rows of another, behind the comparison.
+
     :param session: a superuser's.
     :param tables: as the server writes them.
     """

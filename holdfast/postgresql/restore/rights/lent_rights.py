@@ -91,6 +91,7 @@ def lend_references(session: Connection, plan: RestorePlan) -> None:
     """Let the login refer to the tables that its keys lead to.
 
     They are those of extensions, and those that the owners of the keys may refer to.
+
     :param session: a superuser's. The extensions are there.
     """
     for entry in plan.entries:

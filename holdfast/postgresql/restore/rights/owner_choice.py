@@ -48,6 +48,7 @@ def with_owner(plan: RestorePlan, owner: str, roles: Collection[str], *, is_crea
     """Return a plan by which everything belongs to one role.
 
     Privileges of roles that the target lacks are left out and named: they are not needed to own anything.
+
     :param roles: of the target, and those that are created there.
     :param is_creator: the role creates everything, and owns it by that.
     """

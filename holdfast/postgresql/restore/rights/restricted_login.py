@@ -85,6 +85,7 @@ def temporary_login(session: Connection, address: Address, *, is_quiet: bool = T
 
     Only this process and its tasks know its password. Where objects belong to it, or notes name it, it stays, and can
     log in no more; the next one for this database takes them over.
+
     :param session: a superuser's, in the database, which makes no other of these meanwhile.
     :param is_quiet: the database's own event triggers do not act on what the login does.
     :raises RefusedError: it may not log in; says what to do.
@@ -138,6 +139,7 @@ def check_namesakes(session: Connection, owners: Collection[str], recorded: Role
     """Refuse superusers of the target with the names of ordinary roles of the source.
 
     Objects of these roles would come to them.
+
     :param owners: of what is to be restored.
     :param recorded: with the backup; None where an earlier release did not record them.
     :raises RefusedError: names such roles.

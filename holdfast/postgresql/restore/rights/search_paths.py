@@ -169,6 +169,7 @@ def lend_to_read(session: Connection, entry: DumpEntry, entries: Mapping[int, Du
 
     It puts their text into a partition key or a generated column's formula, and finds nothing there without a path. One
     that has a setting of its own is left as it is. Source: inline_function() of PostgreSQL's optimizer.
+
     :param session: in the transaction that is to create the entry.
     :param entries: of the plan, by their numbers.
     """

@@ -134,6 +134,7 @@ def run_as_superuser(session: Connection, entry: DumpEntry, login: str) -> None:
     """Create an entry in a superuser's session, statement by statement.
 
     What has an owner belongs to the login from then on, unless only superusers own it.
+
     :raises RefusedError: a statement of another form, which is not run.
     """
     sql = entry.sql

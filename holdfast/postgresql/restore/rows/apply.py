@@ -80,6 +80,7 @@ def apply_net(session: Connection, table: Table, key: tuple[int, ...], batches: 
     """Apply net changes in the caller's transaction, which gets settings of its own for this.
 
     The table is as COPY has left it: no index, key, trigger or rule is there yet.
+
     :param key: numbers of the columns that tell rows apart; empty where only whole rows do.
     :param batches: in the Parquet schema of the columns that are not generated, followed by `__op` and, for tables with
         a key, `__unchanged`, or else `__count`. Ops: `T` all rows of the base go; `I` a complete row, whose key may be

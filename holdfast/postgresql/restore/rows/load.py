@@ -89,6 +89,7 @@ def hold_target(address: Address) -> Iterator[Connection]:
     """Keep other restores out of a database while the block runs.
 
     The lock is an advisory one on a session of its own: a commit of the archive cannot fence a restore.
+
     :raises BusyError: another restore is at work in it.
     """
     with connect(address) as session:
@@ -150,6 +151,7 @@ def load_file(
 
     Rows of an older form of the table are brought to the one it has, and the ledger notes their content hash. A reply
     lost at COMMIT makes the caller try again, and the ledger then shows the file as loaded.
+
     :param label: of the table, for people, where the rows go aside first.
     :raises MisfitError: the table does not take these rows: they break a condition, or what it computes of them fails.
     """
@@ -359,6 +361,7 @@ def differences(
     """Compare every table with the archive, and return the differences.
 
     Tables that were loaded through one root are compared there, as a whole.
+
     :param expected: content hash by table oid.
     """
     together: dict[tuple[str, str], list[Table]] = {}

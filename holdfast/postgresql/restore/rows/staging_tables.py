@@ -123,6 +123,7 @@ def set_aside(
     """Start over in staging tables, with one table or with all that are loaded through one root.
 
     Their files are noted as loaded, so that none that is late comes into the table itself.
+
     :param files: paths of all that are loaded into each, by its oid.
     :param keep_computed: oids of those whose stored generated columns have there what the files say: their functions
         may fail.
@@ -167,6 +168,7 @@ def leave_root(session: Connection, tables: Sequence[Table]) -> None:
     """Detach partitions if a function of their root's key fails, which then cannot assign rows.
 
     Their rows then go back into each of them, as they were in the source.
+
     :param tables: all that the root has rows of, as they are called themselves. The rows are aside.
     """
     steps = read_steps(session)
