@@ -23,6 +23,20 @@ MARK = "Holdfast source setup: "
 
 
 @dataclass(frozen=True)
+class GrantChange:
+    """Change of rights, given or taken back, with its statements.
+
+    :param key: names it in the record of what was given.
+    :param had: what of it was so before.
+    """
+
+    why: str
+    statements: tuple[str, ...]
+    key: str = ""
+    had: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class BackupRoleRecord:
     """Record of the rights given by setup, kept in the role's comment.
 

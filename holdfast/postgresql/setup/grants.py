@@ -18,7 +18,7 @@ from holdfast.postgresql.catalog.catalog_queries import USER_SCHEMA
 from holdfast.postgresql.connection.reading_role import reader_of
 from holdfast.postgresql.connection.session import connect, first_column, first_value, session_role
 from holdfast.postgresql.connection.sql import ident, literal
-from holdfast.postgresql.setup.backup_role import MARK, BackupRoleRecord, Role, read_role
+from holdfast.postgresql.setup.backup_role import MARK, BackupRoleRecord, GrantChange, Role, read_role
 from holdfast.postgresql.setup.schema_rights import read_schemas
 from holdfast.postgresql.setup.stream_rights import (
     dropped_slots,
@@ -30,23 +30,15 @@ from holdfast.postgresql.setup.stream_rights import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from holdfast.postgresql.connection.address import Address
     from holdfast.postgresql.connection.session import Connection
-    from holdfast.postgresql.setup.stream_rights import OwnersTask, WantedStream
+    from holdfast.postgresql.setup.stream_rights import WantedStream
 
 
 _CREATED = "created"
 _MEMBER = "pg_read_all_data"
-
-
-@dataclass(frozen=True)
-class GrantChange:
-    """Change of rights, given or taken back, with its statements."""
-
-    why: str
-    statements: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -95,7 +87,7 @@ def plan_setup(
     if role.superuser and not streams:
         return Plan(role.name, (), (f"{role.name} is a superuser and needs nothing: name another role with --role",))
     wanted = _Wanted(per_schema, replication or bool(streams), streams or {})
-    found: list[tuple[str, list[_Lack]]] = []
+    found: list[tuple[str, list[GrantChange]]] = []
     hides = False
     offered: dict[str, None] = {}
     for database in databases:
@@ -106,10 +98,10 @@ def plan_setup(
                 offered |= dict.fromkeys(offers(session, wanted.streams[database]))
     of_role = list(_role_lacks(role, version, wanted, bypassrls=hides))
     record = replace(role.record, of_role=(*role.record.of_role, *(lack.key for lack in of_role)))
-    changes, parts = [lack.change for lack in of_role], []
+    changes, parts = of_role, []
     written = role.record.comment()
     for database, lacks in found:
-        changes += [lack.change for lack in lacks]
+        changes += lacks
         if lacks or record.of_role:
             given = {**{lack.key: lack.had for lack in lacks}, **record.databases.get(database, {})}
             record = record.with_database(database, given)
@@ -147,33 +139,20 @@ class _Wanted:
     streams: Mapping[str, WantedStream]
 
 
-@dataclass(frozen=True)
-class _Lack:
-    """Missing right of a role, with the change that gives it.
-
-    :param key: names it in the record.
-    :param had: what of it the role has already.
-    """
-
-    key: str
-    change: GrantChange
-    had: Sequence[str] = ()
-
-
 def _still_lacks(session: Connection, name: str, wanted: _Wanted) -> list[str]:
     role = read_role(session, name)
     of_role = _role_lacks(role, session.info.server_version, wanted, bypassrls=_hides_rows(session, role))
-    return [lack.change.why for lack in (*of_role, *_lacks(session, role, wanted))]
+    return [lack.why for lack in (*of_role, *_lacks(session, role, wanted))]
 
 
-def _role_lacks(role: Role, version: int, wanted: _Wanted, *, bypassrls: bool) -> Iterator[_Lack]:
+def _role_lacks(role: Role, version: int, wanted: _Wanted, *, bypassrls: bool) -> Iterator[GrantChange]:
     if role.superuser:
         return
     if not role.exists:
         made = f"CREATE ROLE {role.quoted} LOGIN;"
-        yield _Lack(_CREATED, GrantChange("who backups log in as; without a password yet", (made,)))
+        yield GrantChange("who backups log in as; without a password yet", (made,), _CREATED)
     elif not role.login:
-        yield _Lack("login", GrantChange("backups log in as this role", (f"ALTER ROLE {role.quoted} LOGIN;",)))
+        yield GrantChange("backups log in as this role", (f"ALTER ROLE {role.quoted} LOGIN;",), "login")
     if not wanted.per_schema and not role.reads_all:
         if not role.inherits and version < 160000:
             raise RefusedError(
@@ -182,13 +161,13 @@ def _role_lacks(role: Role, version: int, wanted: _Wanted, *, bypassrls: bool) -
             )
         how = "" if role.inherits else " WITH INHERIT TRUE"
         why = "read all schemas, tables and sequences of every database it may connect to"
-        yield _Lack(_MEMBER, GrantChange(why, (f"GRANT {_MEMBER} TO {role.quoted}{how};",)))
+        yield GrantChange(why, (f"GRANT {_MEMBER} TO {role.quoted}{how};",), _MEMBER)
     if bypassrls and not role.bypassrls:
         why = "read all rows of tables with row-level security"
-        yield _Lack("bypassrls", GrantChange(why, (f"ALTER ROLE {role.quoted} BYPASSRLS;",)))
+        yield GrantChange(why, (f"ALTER ROLE {role.quoted} BYPASSRLS;",), "bypassrls")
     if wanted.replication and not role.replication:
         why = "make the slot that gives an exact log position" + (" and changes" if wanted.streams else "")
-        yield _Lack("replication", GrantChange(why, (f"ALTER ROLE {role.quoted} REPLICATION;",)))
+        yield GrantChange(why, (f"ALTER ROLE {role.quoted} REPLICATION;",), "replication")
 
 
 _HIDES = f"""
@@ -204,30 +183,29 @@ def _hides_rows(session: Connection, role: Role) -> bool:
     return bool(first_value(session, _HIDES, values))
 
 
-def _lacks(session: Connection, role: Role, wanted: _Wanted) -> Iterator[_Lack]:
+def _lacks(session: Connection, role: Role, wanted: _Wanted) -> Iterator[GrantChange]:
     """Yield a role's missing rights in the session's database, and missing tasks of the owner."""
     database = session.info.dbname
     stream = wanted.streams.get(database)
-    for task in (*removals(session), *(owners_tasks(session, stream) if stream else ())):
-        yield _Lack(task.key, GrantChange(task.why, task.statements), task.had)
+    yield from removals(session)
+    if stream:
+        yield from owners_tasks(session, stream)
     if not role.superuser:
         yield from _rights_lacks(session, role, wanted, database)
 
 
-def _rights_lacks(session: Connection, role: Role, wanted: _Wanted, database: str) -> Iterator[_Lack]:
+def _rights_lacks(session: Connection, role: Role, wanted: _Wanted, database: str) -> Iterator[GrantChange]:
     may = "select pg_catalog.has_database_privilege(%s, %s, 'connect')"
     if session.execute(may, (role.subject, database)).fetchone() != (True,):
         given = f"GRANT CONNECT ON DATABASE {ident(database)} TO {role.quoted};"
-        yield _Lack("connect", GrantChange(f"connect to {database}, where not everybody may", (given,)))
+        yield GrantChange(f"connect to {database}, where not everybody may", (given,), "connect")
     if wanted.per_schema and not role.reads_all:
         for schema in read_schemas(session, role):
             if statements := schema.grants(role.quoted):
-                yield _Lack(
-                    schema.key, GrantChange(f"read schema {schema.name}, now and later", statements), schema.had
-                )
+                yield GrantChange(f"read schema {schema.name}, now and later", statements, schema.key, schema.had)
         if session.execute(_UNREADABLE_LARGE_OBJECTS, (role.subject,)).fetchone() == (True,):
             given = f"GRANT SELECT ON {_LARGE_OBJECTS} TO {role.quoted};"
-            yield _Lack(_LARGE_OBJECTS, GrantChange("read all large objects, now and later", (given,)))
+            yield GrantChange("read all large objects, now and later", (given,), _LARGE_OBJECTS)
 
 
 _LARGE_OBJECTS = "pg_catalog.pg_largeobject"
@@ -275,8 +253,8 @@ def plan_remove(
         given = record.databases[database]
         names = stream_names(given, (streams or {}).get(database))
         with connect(address.at_database(database)) as session:
-            changes = [*_changes(taken_back(session, given, names)), *_taken_back(session, role, given)]
-            slots = _changes(dropped_slots(session, names))
+            changes = [*taken_back(session, given, names), *_taken_back(session, role, given)]
+            slots = tuple(dropped_slots(session, names))
         record = record.with_database(database, None)
         if database == ours[-1] and not left:
             changes += _drop(role) if dropped else _strip(role)
@@ -286,10 +264,6 @@ def plan_remove(
         parts.append(DatabaseGrants(database, (*changes, *forget, *slots)))
     notes = (f"{role.name} keeps what {named(left)} needs: setup has made it ready for that, too",) if left else ()
     return Plan(role.name, tuple(parts), notes, lambda session: _still_member(session, role))
-
-
-def _changes(tasks: Iterable[OwnersTask]) -> list[GrantChange]:
-    return [GrantChange(task.why, task.statements) for task in tasks]
 
 
 def _loose_streams(
@@ -302,7 +276,7 @@ def _loose_streams(
                 names = (streams[database],)
                 tasks = (*taken_back(session, {}, names), *dropped_slots(session, names))
             if tasks:
-                yield DatabaseGrants(database, tuple(_changes(tasks)))
+                yield DatabaseGrants(database, tasks)
 
 
 def _taken_back(session: Connection, role: Role, given: Mapping[str, Sequence[str]]) -> Iterator[GrantChange]:
