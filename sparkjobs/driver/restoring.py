@@ -21,10 +21,9 @@ from holdfast.postgresql.restore.plan.plan import (
     schema_only,
     without_rows,
     without_superusers,
-    without_tablespaces,
 )
 from holdfast.postgresql.restore.plan.stages import as_partitions, built_on, keys_of
-from holdfast.postgresql.restore.plan.tablespace_choice import check_tablespaces, used_by
+from holdfast.postgresql.restore.plan.tablespace_choice import check_tablespaces, used_by, without_tablespaces
 from holdfast.postgresql.restore.plan.target_state import Target, read_target
 from holdfast.postgresql.restore.rights.guard import lower_guard
 from holdfast.postgresql.restore.rights.owner_choice import owned_by

@@ -6,11 +6,13 @@ exactly, also where names hold spaces; the SQL is what pg_restore itself would r
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from holdfast.common.errors import DamagedError
+from holdfast.common.errors import DamagedError, HoldfastError
 from holdfast.postgresql.catalog.own_objects import (
     GUARD,
     LEDGER,
@@ -20,10 +22,12 @@ from holdfast.postgresql.catalog.own_objects import (
     PUBLISH_TRIGGER,
 )
 from holdfast.postgresql.dump.dump import script_of
-from holdfast.postgresql.dump.sql_tokens import COMMENT, Token, chain_at, tokens
+from holdfast.postgresql.dump.sql_tokens import COMMENT, Token, chains, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from holdfast.postgresql.catalog.catalog import Catalog
 
 Section = Literal["pre-data", "post-data"]
 
@@ -90,9 +94,7 @@ class DumpEntry:
         """Return its name without the arguments that stand behind a routine's."""
         if self.kind not in ROUTINES:
             return self.name
-        found = list(tokens(self.sql))
-        chains = (chain_at(found, place) for place in range(len(found)))
-        named = (chain[1] for chain in chains if len(chain) > 1 and chain[0] == self.schema)
+        named = (chain[1] for chain in chains(self.sql) if chain[0] == self.schema)
         return next((name for name in named if self.name.startswith(f"{name}(")), self.name.partition("(")[0])
 
     @property
@@ -208,3 +210,31 @@ def _entry(comments: Iterable[str], section: Section) -> DumpEntry:
         needs=tuple(dict.fromkeys(int(each) for each in needs.split())),
         sql="",
     )
+
+
+_OF_ROWS = frozenset({"filenode", "toast", "pages", "size", "estimated_rows"})
+
+_NO_DEFINITIONS = frozenset({"sequences", "large_objects", "large_object_groups", "configuration", "database_settings"})
+"""Parts of a catalog's record of rows, or of the database itself: that there is a sequence is in the dump."""
+
+
+def schema_digest(catalog: Catalog, dump: bytes) -> str:
+    """Return a digest that is equal for equal definitions; "" without a suitable pg_restore.
+
+    TRUNCATE alters the server's catalog, and no definition.
+
+    :param catalog, dump: of one snapshot.
+    """
+    try:
+        entries = read_entries(dump, server_version=catalog.server_version)
+    except HoldfastError:
+        return ""
+    definitions = [
+        catalog.model_dump(mode="json", exclude={"tables", *_NO_DEFINITIONS}),
+        [table.model_dump(mode="json", exclude=set(_OF_ROWS)) for table in catalog.tables],
+        [
+            (entry.section, entry.class_oid, entry.oid, entry.kind, entry.full_name, entry.sql, entry.settings)
+            for entry in entries
+        ],
+    ]
+    return hashlib.sha256(json.dumps(definitions, sort_keys=True).encode()).hexdigest()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from holdfast.postgresql.dump.dump_entries import RELATIONS
-from holdfast.postgresql.dump.sql_tokens import chain_at, tokens
+from holdfast.postgresql.dump.sql_tokens import chains
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -91,8 +91,7 @@ class DumpObjects:
         found = self.objects[key]
         needs = {self.keys[need] for one in (found.entry, *found.parts) for need in one.needs if need in self.keys}
         if found.entry.kind == "SEQUENCE OWNED BY":  # by pg_dump's account it needs the sequence alone
-            words = list(tokens(found.entry.sql))
-            names = (chain_at(words, place)[:2] for place in range(len(words)))
+            names = (chain[:2] for chain in chains(found.entry.sql))
             needs.update(self._relations[name] for name in names if name in self._relations)
         return needs - {key}
 

@@ -9,19 +9,10 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-SPACE, COMMENT, STRING, DOLLAR, QUOTED, NAME, NUMBER, CAST, OTHER = (
-    "space",
-    "comment",
-    "string",
-    "dollar",
-    "quoted",
-    "name",
-    "number",
-    "cast",
-    "other",
-)
+SPACE, COMMENT, STRING, DOLLAR = "space", "comment", "string", "dollar"
+QUOTED, NAME, CAST, OTHER = "quoted", "name", "cast", "other"
 
 _LETTER = r"A-Za-z_\x80-\U0010ffff"
 _TOKEN = re.compile(
@@ -77,6 +68,16 @@ def tokens(text: str) -> Iterator[Token]:
             kind = COMMENT if end > place + 1 else OTHER
         yield Token(kind, text[place:end])
         place = end
+
+
+def solid(found: Iterable[Token]) -> list[Token]:
+    """Return the tokens that are neither space nor comment."""
+    return [token for token in found if token.kind not in (SPACE, COMMENT)]
+
+
+def text_of(found: Iterable[Token]) -> str:
+    """Return the text of tokens."""
+    return "".join(token.text for token in found)
 
 
 def statements(text: str) -> Iterator[Sequence[Token]]:

@@ -13,7 +13,7 @@ from holdfast.postgresql.catalog.large_objects import LargeObjectGroup
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump.programs import need_program
-from holdfast.postgresql.restore.objects.large_object_definitions import create_large_objects
+from holdfast.postgresql.restore.objects.object_creation import create_large_objects
 from holdfast.postgresql.restore.rows import load
 from tests.support.jobs.inline_jobs import RunJob, failed
 

@@ -19,7 +19,7 @@ from holdfast.postgresql.catalog.definitions import read_uses
 from holdfast.postgresql.connection.session import SETTINGS_QUERY, is_refusal, refusal_of, server_error
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
-from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements
+from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements, text_of
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.rights.guard import RESET
 from holdfast.postgresql.restore.rights.search_paths import lend_to_read
@@ -181,9 +181,9 @@ def without_parameter(sql: str, message: str) -> tuple[str, str]:
     """
     name, out = "", sql
     for statement in statements(sql):
-        text = "".join(token.text for token in statement)
+        text = text_of(statement)
         for start, end in _lists(statement):
-            listed = "".join(token.text for token in statement[start : end + 1])
+            listed = text_of(statement[start : end + 1])
             items = [each.strip() for each in listed[listed.index("(") + 1 : -1].split(",")]
             name = name or next((_name(item) for item in items if _is_in(_name(item), message)), "")
             kept = [item for item in items if _name(item) != name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -13,13 +13,12 @@ import psycopg
 
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.postgresql.catalog.own_objects import LEDGER
-from holdfast.postgresql.connection.session import is_refusal, refusal_of, server_error
+from holdfast.postgresql.connection.session import first_column, is_refusal, refusal_of, server_error, session_role
 from holdfast.postgresql.connection.session_errors import words
-from holdfast.postgresql.connection.sql import qualified
+from holdfast.postgresql.connection.sql import ident, literal, qualified
 from holdfast.postgresql.dump.dump_entries import TABLES
 from holdfast.postgresql.dump.sql_tokens import chains
 from holdfast.postgresql.restore.objects.entry_creation import OWNER, create, is_refused
-from holdfast.postgresql.restore.objects.large_object_definitions import create_large_objects
 from holdfast.postgresql.restore.plan.ledger import (
     drop_ledger,
     end_ledger,
@@ -38,6 +37,7 @@ from holdfast.postgresql.restore.rights.superuser_entries import FOUNDATION, LAS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from holdfast.postgresql.catalog.large_objects import LargeObjectGroup
     from holdfast.postgresql.connection.parallel_sessions import Sessions
     from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.dump.dump_entries import DumpEntry
@@ -117,6 +117,61 @@ def create_tables(
     left = [each for some in sessions.run(left, _give_once_more) for each in some]
     defined = (superuser or sessions).run(plan.large_objects, create_large_objects)
     return (*left, *(each for some in defined for each in some))
+
+
+def create_large_objects(session: Connection, group: LargeObjectGroup) -> list[NotRestored]:
+    """Create large objects, still empty, with owner, privileges and comment, once.
+
+    :param session: in autocommit mode, of a restore.
+    :return: what of that its role may not do.
+    """
+    waiting, left = group.each(), list[NotRestored]()
+    while oids := list(islice(waiting, _BATCH)):
+        step = f"large objects {oids[0]}"
+        with once(session, step) as is_new:
+            if is_new:
+                missing = first_column(session, _MISSING, (oids,))
+                session.execute("select pg_catalog.lo_create(o) from unnest(%s::oid[]) o", (missing,))
+                note_left_out(session, step, _define(session, group, missing))
+            left += read_left_out(session, step)
+    return left
+
+
+_MISSING = """
+select o::int8 from unnest(%s::oid[]) o
+where not exists (select from pg_catalog.pg_largeobject_metadata m where m.oid = o)
+"""
+"""An earlier release has noted no such steps, so that some may be there."""
+
+
+def _define(session: Connection, group: LargeObjectGroup, oids: Sequence[int]) -> Iterator[NotRestored]:
+    if not oids:
+        return
+    more = f" and {len(oids) - 1} more" if len(oids) > 1 else ""
+    for what, statements in _definition(group, oids, session_role(session)).items():
+        done = "; ".join(statements)
+        if statements and (error := refusal_of(session, done)) is not None:
+            yield NotRestored(f"{what} of large object {oids[0]}{more}", words(error), f"{done};")
+
+
+def _definition(group: LargeObjectGroup, oids: Sequence[int], creator: str) -> dict[str, list[str]]:
+    owner = [f"alter large object {oid} owner to {ident(group.owner)}" for oid in oids if group.owner != creator]
+    privileges = []
+    if group.grants is not None:
+        objects = f"large object {', '.join(map(str, oids))}"
+        privileges.append(f"revoke all on {objects} from {ident(group.owner)}, public")
+        for grant in group.grants:
+            to = ident(grant.grantee) if grant.grantee else "public"
+            option = " with grant option" if grant.grantable and grant.grantee != group.owner else ""
+            given = f"grant {grant.privilege} on {objects} to {to}{option}"
+            privileges += [given] if grant.grantor == group.owner else _as_role(grant.grantor, given)
+    said = literal(group.comment or "")
+    comment = [f"comment on large object {oid} is {said}" for oid in oids if group.comment is not None]
+    return {"owner": owner, "privileges": privileges, "comment": comment}
+
+
+def _as_role(role: str, statement: str) -> list[str]:
+    return [f"set local role {ident(role)}", statement, "set local role none"]
 
 
 def _runs(plan: RestorePlan) -> Iterator[tuple[int, Sequence[DumpEntry]]]:

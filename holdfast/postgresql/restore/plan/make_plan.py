@@ -11,7 +11,7 @@ from holdfast.postgresql.catalog.definitions import Definition, NamedObject
 from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.dump.dump_entries import DumpEntry
-from holdfast.postgresql.dump.sql_tokens import statements, tokens
+from holdfast.postgresql.dump.sql_tokens import statements, text_of, tokens
 from holdfast.postgresql.restore.plan.name_maps import NameMaps, Names, check_routines, mentions
 from holdfast.postgresql.restore.plan.object_names import name_objects
 from holdfast.postgresql.restore.plan.plan import NotRestored, PlannedTable, RestorePlan
@@ -256,8 +256,7 @@ def _without_schema(entry: DumpEntry, target: Target) -> DumpEntry:
     if entry.kind != "SCHEMA" or not target.has("SCHEMA", "", entry.name):
         return entry
     made = (statement for statement in statements(entry.sql) if statement[0].word == "CREATE")
-    text = "".join(token.text for token in next(made, ()))
-    return replace(entry, sql=entry.sql.replace(text, "", 1).strip())
+    return replace(entry, sql=entry.sql.replace(text_of(next(made, ())), "", 1).strip())
 
 
 def _definitions(catalog: Catalog, created: Sequence[DumpEntry], names: Names) -> Mapping[int, Sequence[Definition]]:

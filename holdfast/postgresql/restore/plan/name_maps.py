@@ -25,6 +25,7 @@ from holdfast.postgresql.dump.sql_tokens import (
     Token,
     chain_at,
     parse_name,
+    solid,
     string_value,
     tokens,
 )
@@ -151,16 +152,10 @@ def fitted(name: str, ending: str) -> str:
     return name.encode()[:room].decode("utf-8", "ignore") + ending
 
 
-_BEFORE_INDEX = frozenset(
-    {
-        ("CREATE", "INDEX"),
-        ("UNIQUE", "INDEX"),
-        ("USING", "INDEX"),
-        ("ADD", "CONSTRAINT"),
-        ("ON", "CONSTRAINT"),
-        ("CLUSTER", "ON"),
-    }
-)
+_BEFORE_INDEX = {
+    *(("CREATE", "INDEX"), ("UNIQUE", "INDEX"), ("USING", "INDEX")),
+    *(("ADD", "CONSTRAINT"), ("ON", "CONSTRAINT"), ("CLUSTER", "ON")),
+}
 """After these an index, or the constraint that is one, stands without its schema."""
 
 _WITH_QUERIES = frozenset({"POLICY", "RULE", "VIEW", "MATERIALIZED VIEW", "FUNCTION", "PROCEDURE"})
@@ -338,7 +333,7 @@ def _is_object(found: Sequence[Token], place: int) -> bool:
 
 def multiranges(entry: DumpEntry) -> Iterable[Name]:
     """Yield the name of a range type's multirange type, which has no entry of its own."""
-    found = [token for token in tokens(entry.sql) if token.kind != SPACE]
+    found = solid(tokens(entry.sql))
     for place, token in enumerate(found):
         if token.kind == NAME and token.text == "multirange_type_name" and place + 2 < len(found):
             names = chain_at(found, place + 2)

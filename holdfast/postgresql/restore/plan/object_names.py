@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from holdfast.postgresql.dump.sql_tokens import SPACE, tokens
+from holdfast.postgresql.dump.sql_tokens import solid, tokens
 from holdfast.postgresql.restore.plan.name_maps import Name, NameMaps, Names, free_name, multiranges
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _own_name(entry: DumpEntry) -> str:
         return entry.name
     if entry.kind != "CONSTRAINT":
         return ""
-    found = [token for token in tokens(entry.sql) if token.kind != SPACE]
+    found = solid(tokens(entry.sql))
     for place, token in enumerate(found[:-2]):
         if (token.word, found[place - 1].word) == ("CONSTRAINT", "ADD") and found[place + 2].word in _INDEXED:
             return found[place + 1].identifier

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS
 from holdfast.postgresql.connection.sql import qualified
 from holdfast.postgresql.restore.plan.selection import Selection
-from holdfast.postgresql.restore.plan.tablespace_choice import leave_tablespaces, used_by
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -273,11 +272,3 @@ def data_only(plan: RestorePlan) -> RestorePlan:
         not_restored=tuple(left),
         empty=plan.empty,
     )
-
-
-def without_tablespaces(plan: RestorePlan) -> RestorePlan:
-    """Return a plan that creates everything in the target's own tablespace, and says so."""
-    used = used_by(plan.entries)
-    reason = "what was in it is created in the tablespace of the target's database"
-    dropped = tuple(NotRestored(f"tablespace {name}", reason) for name in used)
-    return replace(plan, entries=leave_tablespaces(plan.entries), not_restored=(*plan.not_restored, *dropped))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.common.lsn import PG_CLASS
 from holdfast.postgresql.dump.dump_entries import TABLES
-from holdfast.postgresql.dump.sql_tokens import chain_at, tokens
+from holdfast.postgresql.dump.sql_tokens import chains
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -24,19 +24,8 @@ FOLLOWERS = frozenset({"ACL", "COMMENT", "SECURITY LABEL", "SEQUENCE OWNED BY", 
 
 ATTACHED = frozenset(
     {
-        "CHECK CONSTRAINT",
-        "CONSTRAINT",
-        "DEFAULT",
-        "FK CONSTRAINT",
-        "INDEX",
-        "INDEX ATTACH",
-        "POLICY",
-        "ROW SECURITY",
-        "RULE",
-        "SEQUENCE",
-        "STATISTICS",
-        "TABLE ATTACH",
-        "TRIGGER",
+        *("CHECK CONSTRAINT", "CONSTRAINT", "DEFAULT", "FK CONSTRAINT", "INDEX", "INDEX ATTACH", "POLICY"),
+        *("ROW SECURITY", "RULE", "SEQUENCE", "STATISTICS", "TABLE ATTACH", "TRIGGER"),
     }
 )
 """Kinds that belong to a table, a view or a domain, and come with it."""
@@ -249,10 +238,8 @@ class Selection:
         relations = [other for other in needed if other.is_relation or other.kind == "DOMAIN"]
         if len(relations) < 2:
             return next(iter(relations), None)
-        names = {_key(other): other for other in relations}
-        found = list(tokens(entry.sql))
-        chains = (chain_at(found, place)[:2] for place in range(len(found)))
-        return next((names[chain] for chain in chains if chain in names), relations[0])
+        names: dict[tuple[str, ...], DumpEntry] = {_key(other): other for other in relations}
+        return next((names[chain[:2]] for chain in chains(entry.sql) if chain[:2] in names), relations[0])
 
     def references(self) -> Iterator[tuple[DumpEntry, DumpEntry]]:
         """Yield foreign keys to tables that the target has, each with that table."""

@@ -1,7 +1,4 @@
-"""Tablespaces of a restore's tables and indexes.
-
-They are taken from the dump, checked in the target, or dropped.
-"""
+"""Tablespaces of a restore's tables and indexes: of the dump, checked in the target, or dropped."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from typing import TYPE_CHECKING
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.connection.session import session_role
 from holdfast.postgresql.dump.sql_tokens import tokens
+from holdfast.postgresql.restore.plan.plan import NotRestored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.postgresql.connection.address import Address
     from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.dump.dump_entries import DumpEntry
+    from holdfast.postgresql.restore.plan.plan import RestorePlan
 
 _SETTING = re.compile(r"SET default_tablespace = ([^;]*); ?")
 
@@ -35,8 +34,12 @@ def used_by(entries: Iterable[DumpEntry]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def leave_tablespaces(entries: Iterable[DumpEntry]) -> tuple[DumpEntry, ...]:
-    return tuple(replace(entry, settings=_SETTING.sub("", entry.settings)) for entry in entries)
+def without_tablespaces(plan: RestorePlan) -> RestorePlan:
+    """Return a plan that creates everything in the target's own tablespace, and says so."""
+    reason = "what was in it is created in the tablespace of the target's database"
+    left = tuple(NotRestored(f"tablespace {name}", reason) for name in used_by(plan.entries))
+    entries = tuple(replace(entry, settings=_SETTING.sub("", entry.settings)) for entry in plan.entries)
+    return replace(plan, entries=entries, not_restored=(*plan.not_restored, *left))
 
 
 def check_tablespaces(session: Connection, address: Address, names: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.session import refusal_of
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
-from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements
+from holdfast.postgresql.dump.sql_tokens import Token, solid, statements, text_of
 from holdfast.postgresql.restore.plan.ledger import note_left_out, once, read_left_out
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.rights.guard import RESET
@@ -147,7 +147,7 @@ def hand_over(session: Connection, plan: RestorePlan, holders: Mapping[str, str]
         elif entry.kind == "ACL":
             for grantor, tokens in _grants(entry):
                 if grantor and tokens[0].word in ("GRANT", "REVOKE"):  # the owner's own are made by now
-                    statement = replace(entry, sql="".join(token.text for token in tokens))
+                    statement = replace(entry, sql=text_of(tokens))
                     left += _refused(session, plan, statement, grantor)
     return tuple(left)
 
@@ -205,18 +205,18 @@ def _own_grants(entry: DumpEntry, owner: str, holders: Mapping[str, str]) -> Ite
     holder = holders.get(owner, "")
     for grantor, tokens in _grants(entry):
         if not grantor:
-            bare = [token for token in tokens if token.kind not in (SPACE, COMMENT)]
+            bare = solid(tokens)
             about = {
                 id(name) for word, name in pairwise(bare) if word.word in ("TO", "FROM") and name.identifier == owner
             }
             yield "".join(holder if holder and id(token) in about else token.text for token in tokens)
 
 
-def _grants(entry: DumpEntry) -> Iterator[tuple[str, Sequence[Any]]]:
+def _grants(entry: DumpEntry) -> Iterator[tuple[str, Sequence[Token]]]:
     """Yield an entry's statements with the role that grants; "" is the owner."""
     grantor = ""
     for tokens in statements(entry.sql):
-        bare = [token for token in tokens if token.kind not in (SPACE, COMMENT)]
+        bare = solid(tokens)
         said = [token.word for token in bare[:3]]
         if said == ["SET", "SESSION", "AUTHORIZATION"]:
             grantor = bare[3].identifier

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.catalog.roles import read_roles
 from holdfast.postgresql.connection.sql import ident
-from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, Token, statements, tokens
+from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, Token, statements, text_of, tokens
 from holdfast.postgresql.restore.plan.plan import NotRestored, without_superusers
 from holdfast.postgresql.restore.rights.target_rights import owner_statements
 
@@ -92,7 +92,7 @@ def _without_roles(entry: DumpEntry, lacking: Collection[str]) -> tuple[DumpEntr
     """Return an entry without statements that name lacking roles, and these."""
     kept, left = [], []
     for statement in statements(entry.sql):
-        text = "".join(token.text for token in statement)
+        text = text_of(statement)
         if gone := _named_roles(replace(entry, sql=text), lacking):
             left.append(NotRestored(entry.label, f"the target has no role {', '.join(sorted(gone))}", text))
         else:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.sql import ident, qualified
 from holdfast.postgresql.dump.dump_entries import TABLES
-from holdfast.postgresql.dump.sql_tokens import SPACE, tokens
+from holdfast.postgresql.dump.sql_tokens import solid, tokens
 from holdfast.postgresql.restore.plan.ledger import (
     forget_step,
     note_left_out,
@@ -177,7 +177,7 @@ def lend_to_read(session: Connection, entry: DumpEntry, entries: Mapping[int, Du
     for function in functions:
         for statement, _ in owner_statements(function.sql):
             altered = statement.rpartition(" OWNER TO ")[0]
-            schema = [token for token in tokens(altered) if token.kind != SPACE][2].identifier
+            schema = solid(tokens(altered))[2].identifier
             lend_by(session, altered, path_of(schema, entry.schema))
     return bool(functions)
 

@@ -8,6 +8,7 @@ or in an untrusted language, and what is built of them) needs an archive that no
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 import psycopg
@@ -15,7 +16,7 @@ import psycopg
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.connection.session import server_error
 from holdfast.postgresql.dump.dump_entries import ROUTINES, TABLES
-from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements, tokens
+from holdfast.postgresql.dump.sql_tokens import COMMENT, solid, statements, tokens
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.rights.target_rights import has_words, owner_statements, settings_of
 
@@ -43,12 +44,7 @@ _SAFE = {
     *("ACCESS METHOD", "DEFAULT ACL", "EVENT TRIGGER", "EXTENSION", "FOREIGN DATA WRAPPER", "OPERATOR FAMILY"),
     "SUBSCRIPTION",
 }
-_NATIVE = {
-    "PROCEDURAL LANGUAGE",
-    "TEXT SEARCH PARSER",
-    "TEXT SEARCH TEMPLATE",
-    "TRANSFORM",
-}
+_NATIVE = {"PROCEDURAL LANGUAGE", "TEXT SEARCH PARSER", "TEXT SEARCH TEMPLATE", "TRANSFORM"}
 _ABOUT = ("ACL", "COMMENT", "SECURITY LABEL")
 """Entries that say something of another one, which they need."""
 
@@ -75,16 +71,7 @@ _OF_SUPERUSERS = {"EVENT TRIGGER", "FOREIGN DATA WRAPPER", "PROCEDURAL LANGUAGE"
 """Kinds that a superuser owns, or that run nothing with their owner's rights."""
 
 _GRANTED_ON = {
-    "FOREIGN",
-    "FUNCTION",
-    "LANGUAGE",
-    "LARGE",
-    "PROCEDURE",
-    "ROUTINE",
-    "SCHEMA",
-    "SEQUENCE",
-    "TABLE",
-    "TYPE",
+    *("FOREIGN", "FUNCTION", "LANGUAGE", "LARGE", "PROCEDURE", "ROUTINE", "SCHEMA", "SEQUENCE", "TABLE", "TYPE"),
 }
 
 
@@ -155,7 +142,7 @@ def run_as_superuser(session: Connection, entry: DumpEntry, login: str) -> None:
 def _allowed(entry: DumpEntry, sql: str) -> Iterator[str]:
     is_created = False
     for statement in statements(f"{sql};"):
-        bare = [token for token in statement if token.kind not in (SPACE, COMMENT)]
+        bare = solid(statement)
         if len(bare) < 2:
             continue
         text = "".join(" " if token.kind == COMMENT else token.text for token in statement)
@@ -220,17 +207,13 @@ def _kind(entry: DumpEntry, settings: Collection[str]) -> str:
 
 
 def _after(sql: str, word: str) -> Iterator[str]:
-    words = [token.word for token in tokens(sql) if token.kind not in (SPACE, COMMENT)]
+    words = [token.word for token in solid(tokens(sql))]
     return (words[place + 1] for place, each in enumerate(words[:-1]) if each == word)
 
 
 def _kind_of_routine(entry: DumpEntry, settings: Collection[str]) -> str:
-    words = []
-    for token in tokens(entry.sql):
-        if token.word in ("AS", "BEGIN", "RETURN"):
-            break
-        if token.kind not in (SPACE, COMMENT):
-            words.append(token.identifier or token.text.strip("'").lower())
+    head = takewhile(lambda token: token.word not in ("AS", "BEGIN", "RETURN"), tokens(entry.sql))
+    words = [token.identifier or token.text.strip("'").lower() for token in solid(head)]
     languages = [words[place + 1] for place, word in enumerate(words[:-1]) if word == "language"]
     if any(name in ("c", "internal") or name.endswith("u") for name in languages):
         return "native"

@@ -17,7 +17,7 @@ from holdfast.common.words import named
 from holdfast.postgresql.connection.session import first_column
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.dump.dump_entries import ROUTINES
-from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements, tokens
+from holdfast.postgresql.dump.sql_tokens import solid, statements, text_of, tokens
 from holdfast.postgresql.restore.plan.plan import NotRestored
 
 if TYPE_CHECKING:
@@ -80,9 +80,9 @@ def owner_statements(sql: str) -> tuple[tuple[str, str], ...]:
     """Return the `ALTER … OWNER TO` statements of an entry, each with its role."""
     found = []
     for statement in statements(sql):
-        words_of = [each for each in statement if each.kind not in (SPACE, COMMENT)]
+        words_of = solid(statement)
         if words_of[0].word == "ALTER" and [each.word for each in words_of[-4:-2]] == ["OWNER", "TO"]:
-            found.append(("".join(each.text for each in statement), words_of[-2].identifier))
+            found.append((text_of(statement), words_of[-2].identifier))
     return tuple(found)
 
 
@@ -150,7 +150,7 @@ class _Asked:
 
 def has_words(sql: str, *wanted: str) -> bool:
     """Return whether words stand in a statement, one after the other."""
-    found = [token.word for token in tokens(sql) if token.kind not in (SPACE, COMMENT)]
+    found = [token.word for token in solid(tokens(sql))]
     return any(tuple(found[place : place + len(wanted)]) == wanted for place in range(len(found)))
 
 
@@ -161,5 +161,4 @@ def settings_of(sql: str) -> Iterator[str]:
         if token.word == "AS" or token.word in ("BEGIN", "RETURN"):
             return
         if token.word == "SET" and place and "\n" in found[place - 1].text:
-            rest = "".join(each.text for each in found[place:])
-            yield rest.partition("\n")[0]
+            yield text_of(found[place:]).partition("\n")[0]

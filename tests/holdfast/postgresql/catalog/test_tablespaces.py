@@ -11,7 +11,8 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump.dump import dump_schema
 from holdfast.postgresql.dump.dump_entries import read_entries
-from holdfast.postgresql.restore.plan.tablespace_choice import leave_tablespaces, used_by
+from holdfast.postgresql.restore.plan.plan import RestorePlan
+from holdfast.postgresql.restore.plan.tablespace_choice import used_by, without_tablespaces
 from holdfast.postgresql.snapshot.snapshot import hold_snapshot
 
 pytestmark = pytest.mark.service
@@ -49,7 +50,8 @@ def test_tablespaces_are_recorded_and_can_be_left_out(session: Any, address: Add
     settings = {entry.name: entry.settings for entry in entries if entry.kind == "TABLE"}
     assert settings["parts"].startswith("SET default_tablespace = tablespaces_fast;")
     assert settings["plain"].startswith("SET default_tablespace = '';")
-    left = leave_tablespaces(entries)
+    plan = RestorePlan(tables=(), entries=entries, sequences=(), materialized_views=(), roles=())
+    left = without_tablespaces(plan).entries
     assert used_by(left) == ()
     assert [entry.sql for entry in left] == [entry.sql for entry in entries]
     quick = next(entry for entry in left if entry.name == "quick" and entry.kind == "TABLE")

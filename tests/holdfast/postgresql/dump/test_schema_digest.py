@@ -7,7 +7,7 @@ import pytest
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump.dump import dump_schema
-from holdfast.postgresql.dump.schema_digest import schema_digest
+from holdfast.postgresql.dump.dump_entries import schema_digest
 from holdfast.postgresql.snapshot.export import export_plain
 from holdfast.postgresql.snapshot.snapshot import open_snapshot
 

@@ -14,7 +14,6 @@ from holdfast.postgresql.restore.plan.plan import (
     PlannedTable,
     RestorePlan,
     without_superusers,
-    without_tablespaces,
 )
 from tests.support.databases.planned_shop import entry, table
 
@@ -131,15 +130,3 @@ def test_the_keys_of_a_described_plan_are_stable() -> None:
 def test_owners_of_what_only_superusers_may_own_are_left_out(sql: str, kept: str) -> None:
     [found] = without_superusers(plan(entries=(replace(VIEW, sql=sql),))).entries
     assert found.sql == kept
-
-
-def test_a_plan_without_tablespaces_says_which_it_leaves() -> None:
-    first = NotRestored("view public.v", "it is not wanted")
-    moved = replace(TABLE, settings='SET default_tablespace = "My own"; SET default_table_access_method = heap;')
-    made = without_tablespaces(plan(entries=(moved,), not_restored=(first,)))
-    assert made.entries[0].settings == "SET default_table_access_method = heap;"
-    assert made.not_restored == (
-        first,
-        NotRestored("tablespace My own", "what was in it is created in the tablespace of the target's database"),
-    )
-    assert without_tablespaces(plan(entries=(TABLE,))).not_restored == ()

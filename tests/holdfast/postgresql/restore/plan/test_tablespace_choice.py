@@ -11,67 +11,47 @@ import pytest
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.dump.dump_entries import DumpEntry
-from holdfast.postgresql.restore.plan.tablespace_choice import check_tablespaces, leave_tablespaces, used_by
+from holdfast.postgresql.restore.plan.plan import NotRestored, RestorePlan
+from holdfast.postgresql.restore.plan.tablespace_choice import check_tablespaces, used_by, without_tablespaces
 from tests.support.databases.planned_shop import entry
 
 HEAP = "SET default_table_access_method = heap;"
 
 
-def settled(setting: str) -> DumpEntry:
-    return replace(entry(1, "TABLE", "orders", sql="CREATE TABLE public.orders ();"), settings=f"{setting} {HEAP}")
+def plan(*tablespaces: str) -> RestorePlan:
+    table = entry(1, "TABLE", "orders", sql="CREATE TABLE public.orders ();")
+    settings = [f"SET default_tablespace = {name}; {HEAP}" for name in tablespaces]
+    entries = tuple(replace(table, settings=each) for each in settings)
+    first = (NotRestored("view public.v", "it is not wanted"),)
+    return RestorePlan(tables=(), entries=entries, sequences=(), materialized_views=(), roles=(), not_restored=first)
 
 
-@pytest.mark.parametrize(
-    ("setting", "names"),
-    [
-        ("SET default_tablespace = fast;", ("fast",)),
-        ('SET default_tablespace = "Ann\'s ""own""";', ('Ann\'s "own"',)),
-        ("SET default_tablespace = '';", ()),
-        ("", ()),
-    ],
-)
-def test_a_tablespace_is_read_as_it_is_called_and_can_be_left(setting: str, names: tuple[str, ...]) -> None:
-    found = settled(setting)
-    assert used_by([found]) == names
-    [left] = leave_tablespaces([found])
-    assert used_by([left]) == ()
-    assert left.settings.strip() == HEAP
-    assert left.sql == found.sql
-
-
-def test_each_tablespace_is_named_once_and_in_order() -> None:
-    entries = [settled(f"SET default_tablespace = {name};") for name in ("slow", "fast", "slow")]
-    assert used_by(entries) == ("fast", "slow")
+def test_a_plan_without_tablespaces_names_each_that_it_leaves_once() -> None:
+    made = without_tablespaces(plan("slow", '"My ""own"""', "slow", "''"))
+    assert {each.settings for each in made.entries} == {HEAP}
+    assert used_by(made.entries) == ()
+    reason = "what was in it is created in the tablespace of the target's database"
+    left = [NotRestored(f"tablespace {name}", reason) for name in ('My "own"', "slow")]
+    assert made.not_restored == (*plan().not_restored, *left)
+    assert without_tablespaces(plan("''")).not_restored == plan().not_restored
 
 
 @pytest.fixture
 def session(address: Address) -> Iterator[Any]:
     with connect(address) as opened:
         opened.execute("set allow_in_place_tablespaces = on")
-        opened.execute("create tablespace choice_fast location ''")
+        opened.execute("create tablespace choice_fast location ''; create role choice_maker")
         yield opened
-        opened.execute("reset role")
-        opened.execute("drop tablespace choice_fast")
+        opened.execute("reset role; drop tablespace choice_fast; drop role choice_maker")
 
 
 @pytest.mark.service
-def test_what_lacks_a_tablespace_is_refused(session: Any, address: Address) -> None:
-    check_tablespaces(session, address, [])
+def test_a_tablespace_that_is_not_there_or_that_the_role_may_not_create_in_is_refused(
+    session: Any, address: Address
+) -> None:
     check_tablespaces(session, address, ["choice_fast", "pg_default"])
     with pytest.raises(RefusedError, match=r"lacks tablespaces of the backup, or .*: slow, slower\. Create them first"):
         check_tablespaces(session, address, ["choice_fast", "slow", "slower"])
-
-
-@pytest.mark.service
-def test_a_tablespace_that_the_role_may_not_create_in_is_refused(session: Any, address: Address) -> None:
-    session.execute("create role choice_maker; set role choice_maker")
-    try:
-        with pytest.raises(RefusedError, match="or choice_maker may not create in them: choice_fast"):
-            check_tablespaces(session, address, ["choice_fast"])
-        session.execute("reset role")
-        session.execute("grant create on tablespace choice_fast to choice_maker")
-        session.execute("set role choice_maker")
+    session.execute("set role choice_maker")
+    with pytest.raises(RefusedError, match="or choice_maker may not create in them: choice_fast"):
         check_tablespaces(session, address, ["choice_fast"])
-    finally:
-        session.execute("reset role; drop owned by choice_maker; drop role choice_maker")
