@@ -317,19 +317,6 @@ def test_a_partition_that_was_detached_is_dropped_again_too(
     assert schema_of(target) == before
 
 
-def test_a_login_of_a_database_that_is_gone_is_swept(
-    create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob
-) -> None:
-    source, target = create_on(major, "create table t (id int)"), create_on(major)
-    assert run_backup(source)[0] == 0
-    with connect(target) as session:
-        session.execute("create role holdfast_loader_4000000000")
-        if major >= 17:
-            session.execute("grant set on parameter event_triggers to holdfast_loader_4000000000")
-    assert run_restore(target)[0] == 0
-    assert rows(target, "select from pg_roles where rolname = 'holdfast_loader_4000000000'") == []
-
-
 def test_restores_into_databases_of_one_server_do_not_disturb_each_other(create_on: CreateOn, major: int) -> None:
     """Rights on settings, and roles, belong to all of them."""
     targets = [create_on(major) for _ in range(4)]
