@@ -185,7 +185,3 @@ def test_a_query_that_failed_is_not_repeated_to_its_end(script: Callable[[str], 
     program = script("echo 'pg_tool: error: no table' >&2; echo 'pg_tool: detail: Query was:' $(seq 999) >&2; false")
     with pytest.raises(HoldfastError, match=r"no table pg_tool: detail: Query was: 1 2 .{100,200} …$"):
         programs.run(program, [], Address("postgresql://me@here/shop"))
-
-
-def test_what_is_printed_is_returned(script: Callable[[str], Path]) -> None:
-    assert programs.output_of(script("echo one; echo two"), []) == "one\ntwo\n"

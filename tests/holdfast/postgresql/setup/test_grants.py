@@ -152,7 +152,7 @@ def test_a_role_with_rights_from_others_is_not_dropped_and_nothing_is_changed(
 def test_whoever_may_not_do_it_is_told_and_nothing_is_changed(shop: Address, role: str, execute: Execute) -> None:
     execute(f"create role {role} login password 'p'")
     before = rights(shop, role)
-    login = Address(shop.url.replace("postgres@", f"{role}@"), "p")
+    login = shop.as_user(role, "p")
     with pytest.raises(HoldfastError, match=r"permission denied.*nothing was changed: run it as a superuser"):
         setup(login, role)
     assert rights(shop, role) == before
@@ -240,7 +240,7 @@ def test_large_objects_can_be_read_where_there_are_some(shop: Address, role: str
         "what was given, for holdfast source remove",
     ]
     assert in_the_way(shop, role) == []
-    with connect(Address(shop.url.replace("postgres@", f"{role}@"), "p")) as session:
+    with connect(shop.as_user(role, "p")) as session:
         assert session.execute("select count(*) from pg_largeobject").fetchone() == (1,)
     remove(shop, role)
     assert not exists(shop, role)

@@ -56,13 +56,6 @@ def test_a_schema_that_is_called_like_a_ledger_is_no_ledger(target: Address) -> 
             ledger.read_ledger(session)
 
 
-def test_the_ledger_is_gone_in_the_end(target: Address) -> None:
-    with connect(target) as session:
-        ledger.create_ledger(session, CLAIM)
-        ledger.drop_ledger(session)
-        assert session.execute("select to_regnamespace('holdfast_restore')").fetchone() == (None,)
-
-
 def test_an_event_trigger_that_refuses_the_undo_is_named(older: Callable[[int], PostgresServer]) -> None:
     server = older(14)  # a session that replicates fires those that are enabled always
     with connect(Address(server.url(), server.password)) as admin:

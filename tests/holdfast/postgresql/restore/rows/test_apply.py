@@ -285,6 +285,8 @@ def test_a_partition_is_changed_alone_and_a_parents_children_are_left(tables: Ta
         tables.fill(table, "values (1, 'a'), (2, 'b')")
     apply(tables, base, (), copies(rows(tables, base, "id = 1"), "D", 1))
     assert (texts(tables, base), texts(tables, child)) == (["(2,b)"], ["(1,a)", "(2,b)"])
+    apply(tables, base, (), copies(nothing(tables, base), "T", 1))
+    assert (texts(tables, base), texts(tables, child)) == ([], ["(1,a)", "(2,b)"])
 
 
 def damaged(tables: Tables, table: str, key: tuple[int, ...], *batches: pa.RecordBatch, match: str) -> None:
