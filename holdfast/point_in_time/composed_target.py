@@ -76,7 +76,6 @@ def with_composed_schema(
     """Return a target with its schema put together; None where it is not known what was touched when.
 
     :param weigh: returns what to take of a table, by its oid, where that is not known.
-    :raises DamagedError: a file of a schema is missing or changed.
     """
     if target.doubt is None or (target.touches is None and not target.unfit):
         return None

@@ -48,9 +48,7 @@ def dropped_before(
 ) -> list[DroppedTable]:
     """Return the tables that a recovery target lacks since they were dropped, the newest of each name.
 
-    :param catalog: the target's.
     :param is_meant: whether a table is looked for, by its `schema.name`.
-    :raises DamagedError: a file of a schema is missing or changed.
     """
     there = {table.oid for table in catalog.tables}
     found: dict[str, DroppedTable] = {}

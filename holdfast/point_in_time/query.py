@@ -62,10 +62,7 @@ class Query:
         self.notes: list[str] = [target.approximate] if target.approximate else []
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Run the statement and yield its result, at least one batch, which may be empty.
-
-        :raises DamagedError: a file of the archive is not what was written.
-        """
+        """Run the statement and yield its result, at least one batch, which may be empty."""
         with open_engine(self._memory, self._spill) as connection:
             try:
                 self._prepare(connection)

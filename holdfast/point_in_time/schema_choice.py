@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 
 
 def parse_schema(text: str) -> Schema:
-    """Parse the choice of a schema.
-
-    :raises UsageError: it is none of them.
-    """
+    """Parse the choice of a schema."""
     for each in get_args(Schema):
         if each == text:
             schema: Schema = each
@@ -45,7 +42,6 @@ def resolve(state: State, store: ObjectStore, source: str, at: str, schema: Sche
     """Resolve a recovery target with the schema that serves it best.
 
     :param at: as `holdfast.archive.history.target_resolution.resolve` takes it, which also names the errors.
-    :param schema: as `with_schema` takes it.
     """
     return with_schema(store, target_resolution.resolve(state, store, source, at), schema)
 
@@ -61,7 +57,6 @@ def with_schema(store: ObjectStore, target: RecoveryTarget, schema: Schema = "au
 
     :param schema: or this one, where there are two. The later one certainly has none of the tables that were made and
         dropped between both: with it, those that may have been dropped by then are left out.
-    :raises DamagedError: a file of a schema is missing or changed.
     """
     read = catalog_reader(store)
     target = with_unfit(read, target)
@@ -133,7 +128,6 @@ def unproved(read: ReadCatalog, target: RecoveryTarget) -> dict[int, str]:
     """Return the tables, by oid, whose names are not proved at a recovery target, and these names.
 
     :param target: with the schema that is taken.
-    :raises DamagedError: a file of a schema is missing or changed.
     """
     proofs = proofs_of_names(read, target, objects_of(read, target).tables)
     displaced = target.composed.displaced if isinstance(target, ComposedTarget) else {}
@@ -145,8 +139,6 @@ def with_unfit(read: ReadCatalog, target: RecoveryTarget) -> RecoveryTarget:
 
     The other schema is that of the backup up to which most of such rows are known. Without these, the target is
     returned as it is.
-
-    :raises DamagedError: a file of a schema is missing or changed.
     """
     if target.doubt is not None or target.is_snapshot or not any(each.stale for each in target.tables().values()):
         return target
@@ -171,8 +163,6 @@ def in_parts(read: ReadCatalog, read_dump: ReadDump, target: RecoveryTarget) -> 
     """Return a target with its schema put together; None where it is not known what was touched when.
 
     A table of which it is not known has the definition by which fewer values are lost.
-
-    :raises DamagedError: a file of a schema is missing or changed.
     """
     if target.doubt is None or (target.touches is None and not target.unfit):
         return None
@@ -205,12 +195,7 @@ def in_parts(read: ReadCatalog, read_dump: ReadDump, target: RecoveryTarget) -> 
 def by_both(
     read: ReadCatalog, target: RecoveryTarget, doubt: tuple[Placed, Placed], schema: Schema = "auto"
 ) -> tuple[TargetBySchema, TargetBySchema]:
-    """Return a recovery target by the schema taken, and by the other.
-
-    :param doubt: the target's.
-    :param schema: as `with_schema` takes it.
-    :raises DamagedError: a file of a schema is missing or changed.
-    """
+    """Return a recovery target by the schema taken, and by the other."""
     earlier, later = (TargetBySchema(read, target.by(placed)) for placed in doubt)
     if schema == "auto":
         likely, other = (earlier, later) if target.schema is doubt[0] else (later, earlier)
@@ -283,10 +268,7 @@ class TargetBySchema:
         return losses
 
     def _lost_of(self, table: Table, mine: Table, other: TargetBySchema) -> Iterator[_Lost]:
-        """Yield the losses of a table that both schemas have.
-
-        :param table: as the other one has it.
-        """
+        """Yield the losses of a table that both schemas have."""
         name = str(table.oid)
         if self._is_older(name) and not other._is_older(name):
             changes = sum(record.rows for record in other.fit[name].changes)

@@ -197,7 +197,6 @@ def _outcomes(read: _Reader, source: str, part: CoveredRange, *, whole: bool) ->
     Where it is not known when the schema was changed, the one that a restore takes may differ between the ends.
 
     :param whole: the covered range has the whole source.
-    :raises DamagedError: a file that it needs is missing or changed.
     """
     target = target_at(part, source, part.first, part.end)
     first = _outcomes_at(read, target, whole=whole)

@@ -1,4 +1,7 @@
-"""Recovery target of a database: its objects and its tables' parts."""
+"""Recovery target of a database: its objects and its tables' parts.
+
+A file of the archive that is missing or changed is a DamagedError.
+"""
 
 from __future__ import annotations
 
@@ -67,10 +70,7 @@ def _read_catalog(store: ObjectStore, file: FileRecord) -> Catalog:
 
 
 def catalog_of(store: ObjectStore, target: RecoveryTarget) -> Catalog:
-    """Return the catalog of a recovery target, with sequence values as far as they are known.
-
-    :raises DamagedError: a file of it is missing or changed.
-    """
+    """Return the catalog of a recovery target, with sequence values as far as they are known."""
     catalog = objects_of(catalog_reader(store), target)
     recorded = _read_sequences(store, target.sequences.block)
     if target.sequences_before is None:
@@ -84,10 +84,7 @@ def catalog_of(store: ObjectStore, target: RecoveryTarget) -> Catalog:
 
 
 def objects_of(read: ReadCatalog, target: RecoveryTarget) -> Catalog:
-    """Return the catalog of a recovery target, without the values of sequences.
-
-    :param read: as `catalog_reader` returned it.
-    """
+    """Return the catalog of a recovery target, without the values of sequences."""
     taken = named = taken_catalog(read, target)
     with suppress(DamagedError):  # the catalog that is not taken tells of names, and of nothing else
         named = with_announced_names(taken, proofs_of_names(read, target, taken.tables))
@@ -103,7 +100,6 @@ def proofs_of_names(read: ReadCatalog, target: RecoveryTarget, tables: Iterable[
     """Return what is proved of the names of tables that may have had others at a recovery target, by oid.
 
     :param target: with the schema that is taken.
-    :raises DamagedError: a file of a schema is missing or changed.
     """
     pair = target.pair if isinstance(target, ComposedTarget) else target.doubt
     if pair is None or (target.unfit and target.schema is pair[1] and not isinstance(target, ComposedTarget)):
@@ -151,7 +147,6 @@ def parts_of(
     known how they become of this one.
 
     :param catalog: the target's, as `catalog_of` returned it.
-    :raises DamagedError: a file of it is missing or changed.
     """
     return read_parts(catalog_reader(store), target, catalog)
 

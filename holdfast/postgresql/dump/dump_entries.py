@@ -119,7 +119,6 @@ def read_entries(dump: bytes, *, server_version: int) -> tuple[DumpEntry, ...]:
     dropped elsewhere. So is what a restore had left in the source, which older releases backed up.
 
     :param server_version: such as 180006; of the server they are for.
-    :raises DamagedError: it is not what pg_restore writes.
     """
     sections: tuple[Section, ...] = ("pre-data", "post-data")
     return tuple(
@@ -142,10 +141,7 @@ def _is_ours(entry: DumpEntry) -> bool:
 
 
 def parse_script(script: str, section: Section) -> Iterator[DumpEntry]:
-    """Yield the entries of one section's script.
-
-    :raises DamagedError: an entry without a title.
-    """
+    """Yield the entries of one section's script."""
     settings: dict[str, str] = {}
     for comments, sql in _pieces(script):
         body, following = _split_settings(sql)

@@ -181,10 +181,7 @@ def unsafe_readers(server_version: int) -> tuple[str, ...]:
 
 
 def run(program: Path, arguments: list[str], address: Address) -> tuple[str, ...]:
-    """Run a program against a database and return its warnings.
-
-    :raises HoldfastError: it failed; with its first words.
-    """
+    """Run a program against a database and return its warnings."""
     with begin(program, arguments, address) as end:
         return end()
 
@@ -214,10 +211,7 @@ def begin(program: Path, arguments: list[str], address: Address) -> Iterator[Cal
 
 
 def output_of(program: Path, arguments: list[str]) -> str:
-    """Return the output of a program that needs no database, exact to the byte.
-
-    :raises HoldfastError: it failed; with its first words.
-    """
+    """Return the output of a program that needs no database, exact to the byte."""
     done = subprocess.run([program, *arguments], capture_output=True, check=False, stdin=subprocess.DEVNULL)
     return _succeeded(program, done).stdout.decode("utf-8", "surrogateescape")
 

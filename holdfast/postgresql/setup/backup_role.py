@@ -51,10 +51,7 @@ class BackupRoleRecord:
 
     @classmethod
     def parse(cls, comment: str | None) -> BackupRoleRecord:
-        """Read a role's comment.
-
-        :raises RefusedError: our part of it was changed.
-        """
+        """Read a role's comment."""
         words, mark, ours = (comment or "").partition(MARK)
         if not mark:
             return cls(comment, (), {})
@@ -109,10 +106,7 @@ class Role:
 
 
 def read_role(session: Connection, name: str) -> Role:
-    """Read a role as it is now.
-
-    :raises UsageError: no role can have this name.
-    """
+    """Read a role as it is now."""
     if name.startswith("pg_") or name in ("public", "none") or not 0 < len(name.encode()) < 64:
         raise UsageError(f"{name!r} cannot name a role for backups: choose another --role")
     row = session.execute(

@@ -78,7 +78,6 @@ def plan_setup(
     :param per_schema: give rights on each schema instead of the membership in pg_read_all_data.
     :param replication: give the REPLICATION right, for an exact log position.
     :param streams: by database, what is to be followed there; it takes the REPLICATION right, too.
-    :raises RefusedError: the role cannot be given what it needs.
     """
     with connect(address) as session:
         role = read_role(session, role_name)
@@ -229,7 +228,6 @@ def plan_remove(
 
     :param keep_role: do not drop the role, even where setup has created it.
     :param streams: by database, the name of a stream that goes, too, whether setup or a backup has made it.
-    :raises RefusedError: the role is to be dropped and owns something; names it.
     """
     with connect(address) as session:
         role = read_role(session, role_name)
@@ -362,10 +360,7 @@ def _one_line(words: str) -> str:
 
 
 def _connect_line(database: str) -> str:
-    """Return psql's connect line for a database of any name, as pg_dumpall writes it.
-
-    :raises RefusedError: psql cannot take the name.
-    """
+    """Return psql's connect line for a database of any name, as pg_dumpall writes it."""
     if re.fullmatch(r"[A-Za-z0-9_.]+", database):
         return f"\\connect {database}"
     if re.search(r"[\r\n]", database):
@@ -375,10 +370,7 @@ def _connect_line(database: str) -> str:
 
 
 def run(address: Address, plan: Plan) -> None:
-    """Carry out a plan as the address's user.
-
-    :raises HoldfastError: it did not work; what was done in databases before stays done.
-    """
+    """Carry out a plan as the address's user; what was done in databases before a failure stays."""
     done: list[str] = []
     for part in plan.parts:
         try:
@@ -416,7 +408,6 @@ def plan_reader(
     """Yield the plan of the reading role; none for a superuser, who reads as such.
 
     :param role_name: of the role that it reads for.
-    :raises RefusedError: it cannot be given what it needs.
     """
     with connect(address) as session:
         role, reader = (read_role(session, name) for name in (role_name, reader_of(role_name)))

@@ -56,10 +56,7 @@ class Readiness:
 
 
 def choose_databases(session: Connection, globs: Sequence[str]) -> tuple[str, ...]:
-    """Return the server's databases with names that match a glob, without templates.
-
-    :raises UsageError: there is none.
-    """
+    """Return the server's databases with names that match a glob, without templates."""
     names = first_column(
         session, "select datname from pg_catalog.pg_database where datallowconn and not datistemplate order by datname"
     )
@@ -70,10 +67,7 @@ def choose_databases(session: Connection, globs: Sequence[str]) -> tuple[str, ..
 
 
 def check_server(address: Address) -> Readiness:
-    """Check what a server's databases share: version, role, connections and log.
-
-    :raises HoldfastError: it cannot be reached.
-    """
+    """Check what a server's databases share: version, role, connections and log."""
     with connect(address) as session:
         role = _role(session)
         no_slot = why_not_exact(session)
@@ -108,8 +102,6 @@ def check_database(address: Address, globs: Sequence[str] = (), exclude: Sequenc
     """Check one database: readable objects, contents and omissions of a backup.
 
     :param globs: tables to back up, as in archives.yaml; none: all.
-    :raises BusyError: a table is kept locked.
-    :raises HoldfastError: it cannot be reached.
     """
     with connect(reading_address(address)) as session:
         session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -243,7 +235,6 @@ def _connections(limits: Mapping[str, int | None]) -> tuple[list[Obstacle], list
 def check_clients(major: int, *, tls: TlsSettings | None = None) -> Readiness:
     """Check this machine's programs and library for backups and restores.
 
-    :param major: the server's version.
     :param tls: what its address asks of TLS.
     """
     try:

@@ -41,7 +41,6 @@ def check_stream(
 
     :param expected: what it must be for its changes to be joined to an archive; None where that is not known.
     :param limit_bytes: of the log that the slot may keep without a warning.
-    :raises HoldfastError: it cannot be reached.
     """
     with connect(address) as session:
         state = look(session, name) if name else None

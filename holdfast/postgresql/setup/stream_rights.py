@@ -55,7 +55,6 @@ class WantedStream:
 def owners_tasks(session: Connection, wanted: WantedStream) -> Iterator[GrantChange]:
     """Yield the owner's tasks before logical decoding of the session's database.
 
-    :raises UsageError: a glob matches no table.
     :raises RefusedError: the publication is one that changes cannot be read from.
     """
     catalog = read_catalog(session, read_tables(session), values=False)
@@ -114,10 +113,7 @@ where i.indrelid = %s and i.indisvalid and i.indisunique and i.indimmediate
 
 
 def taken_back(session: Connection, given: Mapping[str, Sequence[str]], names: Sequence[str]) -> Iterator[GrantChange]:
-    """Yield the tasks that undo the owner's part in the session's database, but for slots.
-
-    :param given: what of it is recorded.
-    """
+    """Yield the tasks that undo the owner's part in the session's database, but for slots."""
     for name in names:
         if session.execute("select 1 from pg_catalog.pg_publication where pubname = %s", (name,)).fetchone():
             yield GrantChange("no longer publish changes", (f"DROP PUBLICATION {ident(name)};",))

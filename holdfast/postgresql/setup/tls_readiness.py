@@ -25,11 +25,7 @@ _VERSION = "select version from pg_catalog.pg_stat_ssl where pid = pg_catalog.pg
 
 
 def check_tls(address: Address, major: int) -> Readiness:
-    """Check what TLS each client asks for, and gets.
-
-    :param major: the server's version.
-    :raises HoldfastError: it cannot be reached by psycopg.
-    """
+    """Check what TLS each client asks for, and gets."""
     asked = address.tls
     facts: dict[str, Any] = {
         "sslmode": asked.mode,

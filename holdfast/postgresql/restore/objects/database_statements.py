@@ -58,9 +58,7 @@ def plan_database(
 ) -> DatabasePlan:
     """Plan what is set on the session's database.
 
-    :param recorded: with the backup; None where an earlier release did not record it.
     :param is_trusted: settings of any kind may be made by a superuser.
-    :param new_roles: that the restore creates.
     """
     if recorded is None:
         what = "settings, privileges and comment of the database"

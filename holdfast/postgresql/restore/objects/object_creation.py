@@ -272,8 +272,6 @@ def create_rest(
 
     :param sessions: with `SETTINGS`; indexes and keys use all of them. Where the plan has a login, they are its own.
     :param superuser: creates what that login may not.
-    :param tell: as of `create_tables`.
-    :raises HoldfastError: something else could not be created.
     """
     left: list[Sequence[NotRestored]] = []
     late = LAST if plan.login else ()

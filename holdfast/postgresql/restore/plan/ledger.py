@@ -117,13 +117,7 @@ where t.evtenabled <> 'D' and exists (
 class TargetClaim:
     """Identity of the unfinished restore in a target; one can go on with an equal one.
 
-    :param archive: its id.
     :param block: id of the full backup.
-    :param tables: globs; none means everything.
-    :param maps: as `old=new`.
-    :param commit: of the backup, for people.
-    :param run: which began it.
-    :param position: in the source's log; "" for that of the backup.
     :param is_data_only: it fills tables that were there.
     """
 

@@ -45,7 +45,6 @@ def make_plan(
 
     :param exclude: globs of tables that `globs` do not mean.
     :param stored: rows, bytes and changes in the archive, by the table's oid.
-    :raises UsageError: a glob or a map is about nothing.
     :raises RefusedError: it cannot work in this target; says what to do.
     """
     maps = maps or NameMaps()

@@ -50,7 +50,6 @@ _RESERVED = re.compile(r"pg_.*|information_schema|holdfast_restore")
 class NameMaps:
     """Mapped names, as given by `--map`.
 
-    :param schemas: of every object in them.
     :param tables: of single tables, which wins over their schema's.
     """
 
@@ -99,8 +98,6 @@ class NameMaps:
         """Read `OLD=NEW` of schemas (`public=restored`) and tables (`public.orders=archive.orders`).
 
         A name is taken as it stands, capitals too; one that holds a dot or an equals sign goes in double quotes.
-
-        :raises UsageError: one is neither, or the same name is mapped twice.
         """
         schemas: dict[str, str] = {}
         tables: dict[Name, Name] = {}
@@ -342,10 +339,7 @@ def multiranges(entry: DumpEntry) -> Iterable[Name]:
 
 
 def check_routines(entries: Iterable[DumpEntry], maps: NameMaps) -> None:
-    """Refuse a function with the name of a mapped table, from which nothing else tells it.
-
-    :raises RefusedError: there is one.
-    """
+    """Refuse a function with the name of a mapped table, from which nothing else tells it."""
     for entry in entries:
         bare = (entry.schema, entry.bare_name)
         if entry.kind in ("FUNCTION", "PROCEDURE", "AGGREGATE") and bare in maps.tables:

@@ -31,11 +31,9 @@ if TYPE_CHECKING:
 class PlannedTable:
     """Table to create, and to load where it has rows of its own.
 
-    :param source: as it is in the archive.
     :param target: as it will be called; its columns name types as they will be called.
     :param rows: in its snapshot in the archive; 0 for a table without rows of its own.
     :param size: of its files in the archive, in bytes.
-    :param changes: since the snapshot.
     """
 
     source: Table
@@ -79,7 +77,6 @@ class RestorePlan:
         when all else is done.
     :param runs: what is run of entries that the role may not run as they are, by their numbers.
     :param is_built_apart: a login of the restore's own builds everything, and owns it until the end.
-    :param login: its name, once it is there.
     :param superusers: numbers of the entries that a superuser creates then (`rights.superuser_entries`).
     :param definitions: those that ask operators, by the number of the entry that creates them.
     """
@@ -146,10 +143,7 @@ class RestorePlan:
         return [*tables, *((view.relation_schema, view.name) for view in self.materialized_views)]
 
     def not_analyzed(self, most: int) -> tuple[NotRestored, ...]:
-        """Return the tables that have no statistics, each with the reason.
-
-        :param most: as of `to_analyze`.
-        """
+        """Return the tables that have no statistics, each with the reason."""
         foreign = "a foreign table is below it, whose server is not asked"
         many = "it has more partitions than a restore locks at once (max_locks_per_transaction); each has its own"
         reasons = {qualified(table.table_schema, table.name): many for table in self._above_many(most)}
@@ -231,10 +225,7 @@ def without_superusers(plan: RestorePlan) -> RestorePlan:
 
 
 def without_rows(plan: RestorePlan, tables: Collection[int], reason: str) -> RestorePlan:
-    """Return a plan that creates tables without their rows, and names them.
-
-    :param tables: their oids in the source.
-    """
+    """Return a plan that creates tables without their rows, and names them."""
     found = [table.source for table in plan.tables if table.source.oid in tables and table.source.has_rows]
     left = tuple(NotRestored(f"rows of table {table.label}", reason) for table in found)
     empty = frozenset(table.oid for table in found)

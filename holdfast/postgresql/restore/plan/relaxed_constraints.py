@@ -195,10 +195,7 @@ def failure_of_bound(session: Connection, table: str, rows: str) -> psycopg.Erro
 
 
 def detach(session: Connection, table: str, error: psycopg.Error) -> RelaxedConstraint | None:
-    """Detach a partition from its table; None where it is none, or was there before.
-
-    :param error: why.
-    """
+    """Detach a partition from its table; None where it is none, or was there before."""
     condition = _bound(session, table)
     return None if condition is None else _drop(session, table, condition, words(error))
 

@@ -58,10 +58,7 @@ def acting(entries: Sequence[DumpEntry]) -> tuple[DumpEntry, ...]:
 
 
 def keys_of(entries: Sequence[DumpEntry], tables: Collection[int]) -> frozenset[int]:
-    """Return the foreign keys from and to the partition trees of tables, by number.
-
-    :param tables: their oids in the source.
-    """
+    """Return the foreign keys from and to the partition trees of tables, by number."""
     trees = _trees(entries)
     meant = {trees[entry.id] for entry in entries if entry.is_relation and entry.oid in tables}
     return frozenset(
@@ -70,10 +67,7 @@ def keys_of(entries: Sequence[DumpEntry], tables: Collection[int]) -> frozenset[
 
 
 def built_on(entries: Sequence[DumpEntry], tables: Collection[int]) -> frozenset[int]:
-    """Return the indexes and keys of tables, with everything that needs them, by number.
-
-    :param tables: their oids in the source.
-    """
+    """Return the indexes and keys of tables, with everything that needs them, by number."""
     relations = {entry.id for entry in entries if entry.is_relation and entry.oid in tables}
     found = {entry.id for entry in entries if entry.kind in _BUILT and relations.intersection(entry.needs)}
     for entry in entries:  # what is needed comes first

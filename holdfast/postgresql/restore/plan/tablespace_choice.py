@@ -43,10 +43,7 @@ def without_tablespaces(plan: RestorePlan) -> RestorePlan:
 
 
 def check_tablespaces(session: Connection, address: Address, names: Sequence[str]) -> None:
-    """Check that the session's role can create something in each tablespace.
-
-    :raises RefusedError: names those in which it cannot.
-    """
+    """Refuse tablespaces that the session's role cannot create in."""
     usable = {
         row[0]
         for row in session.execute(

@@ -89,7 +89,6 @@ def forbid_writing(session: Connection, plan: RestorePlan, tables: Sequence[str]
 
     Code of one owner could change rows of another, behind the comparison.
 
-    :param session: a superuser's.
     :param tables: as the server writes them.
     """
     verb, word = ("grant", "to") if is_over else ("revoke", "from")

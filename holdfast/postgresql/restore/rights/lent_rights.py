@@ -1,4 +1,4 @@
-"""Rights lent to the login that builds, in a closed target."""
+"""Rights that a superuser's session lends to the login that builds, in a closed target."""
 
 from __future__ import annotations
 
@@ -65,10 +65,7 @@ where s.datname = pg_catalog.current_database() and s.pid <> pg_catalog.pg_backe
 
 
 def lend_rights(session: Connection, plan: RestorePlan) -> None:
-    """Let the login create what a plan has.
-
-    :param session: a superuser's.
-    """
+    """Let the login create what a plan has."""
     named = {chain[0] for entry in plan.entries for chain in chains(entry.sql)} if plan.beside else set()
     asked = {
         "login": plan.login,
@@ -80,10 +77,7 @@ def lend_rights(session: Connection, plan: RestorePlan) -> None:
 
 
 def lend_extensions(session: Connection, login: str) -> None:
-    """Let the login use schemas, foreign-data wrappers and servers of extensions.
-
-    :param session: a superuser's.
-    """
+    """Let the login use schemas, foreign-data wrappers and servers of extensions."""
     _grant(session, _OF_EXTENSIONS, {"login": login})
 
 

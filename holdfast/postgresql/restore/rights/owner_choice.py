@@ -30,7 +30,6 @@ def owned_by(
     """Return a plan by which everything belongs to one role of the target.
 
     :param owner: None for the role that restores.
-    :param created: roles that the restore creates.
     :param is_trusted: the role may be a superuser.
     :raises RefusedError: it is one, and functions of the source would run with its rights.
     """

@@ -1,4 +1,4 @@
-"""Logins without superuser rights, for sessions that run code of a source.
+"""Logins without superuser rights, for sessions that run code of a source; sessions of ours are a superuser's.
 
 Neither SET ROLE nor SET SESSION AUTHORIZATION keeps code from a superuser's rights: it resets them. Nor does a list of
 statements that run code: the planner runs functions of the tables in a statement. A session that has logged in without
@@ -115,10 +115,7 @@ def asking_login(address: Address) -> Iterator[Address]:
 
 @contextmanager
 def owners_login(session: Connection, address: Address, owner: str) -> Iterator[Address]:
-    """Yield the address of a temporary login with the rights of one owner.
-
-    :param session: a superuser's, in the database.
-    """
+    """Yield the address of a temporary login with the rights of one owner."""
     name = f"{login_name(session)}_owner"
     try:
         login = _make(session, address, name)
@@ -139,10 +136,6 @@ def check_namesakes(session: Connection, owners: Collection[str], recorded: Role
     """Refuse superusers of the target with the names of ordinary roles of the source.
 
     Objects of these roles would come to them.
-
-    :param owners: of what is to be restored.
-    :param recorded: with the backup; None where an earlier release did not record them.
-    :raises RefusedError: names such roles.
     """
     ordinary = {role.name for role in recorded.roles if not role.superuser} if recorded else set()
     found = session.execute(_SUPERUSERS, (sorted(ordinary.intersection(owners)),)).fetchall()
@@ -155,10 +148,7 @@ def check_namesakes(session: Connection, owners: Collection[str], recorded: Role
 
 
 def drop_login(session: Connection) -> str:
-    """Drop the login of a database; return its name where it stays, locked out, since it owns things.
-
-    :param session: a superuser's, in the database.
-    """
+    """Drop the login of a database; return its name where it stays, locked out, since it owns things."""
     name = login_name(session)
     for (standing,) in session.execute(_STANDING, (f"^{name}_([0-9]+|owner)$",)).fetchall():
         _is_dropped(session, standing)
@@ -241,10 +231,7 @@ def check_password(session: Connection) -> None:
 
 
 def lock_out(session: Connection) -> None:
-    """Lock the login out and end its sessions: no code of the source runs from then on.
-
-    :raises RefusedError: code of the source has changed its password.
-    """
+    """Lock the login out and end its sessions: no code of the source runs from then on."""
     name = login_name(session)
     session.execute(f"alter role {name} nologin".encode())
     session.execute(_SESSIONS, (name,))

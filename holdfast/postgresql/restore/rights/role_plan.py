@@ -74,10 +74,8 @@ def plan_roles(
 
     :param names: of those that must be there; they own or may use restored objects.
     :param owners: those of them that own something.
-    :param recorded: with the backup; None where an earlier release did not record them.
     :param create: make those that are missing, with what they are members of and their members.
     :param harmless: make all that are missing, and none of them a superuser.
-    :raises RefusedError: names those that are missing.
     """
     there = read_roles(session)
     known = {role.name for role in there.roles}
@@ -166,7 +164,6 @@ def create_roles(session: Connection, plan: RolePlan) -> tuple[NotRestored, ...]
     """Make the roles of a plan, in one transaction, without passwords.
 
     :return: the memberships that the session's role may not grant.
-    :raises HoldfastError: the server refuses; then none is made.
     """
     try:
         with session.transaction():

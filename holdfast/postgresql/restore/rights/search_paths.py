@@ -104,10 +104,7 @@ def asked_by(session: Connection, tables: Collection[Table]) -> Mapping[int, Seq
 
 
 def path_of(schema: str, table_schema: str) -> str:
-    """Return the search_path to try for a function that a table asks.
-
-    :param schema: of the function.
-    """
+    """Return the search_path to try for a function that a table asks."""
     return ", ".join(map(ident, dict.fromkeys((schema, "public", table_schema))))
 
 
@@ -141,10 +138,7 @@ def take_back(session: Connection, routines: Collection[str]) -> None:
 
 
 def give_back(session: Connection) -> tuple[NotRestored, ...]:
-    """Reset all search_paths that were lent, once, and report that functions need them.
-
-    :param session: of the role that has lent it.
-    """
+    """Reset all search_paths that were lent, once, and report that functions need them."""
     with once(session, _GIVEN_BACK) as is_new:
         if is_new:
             steps = read_steps(session)
@@ -171,7 +165,6 @@ def lend_to_read(session: Connection, entry: DumpEntry, entries: Mapping[int, Du
     that has a setting of its own is left as it is. Source: inline_function() of PostgreSQL's optimizer.
 
     :param session: in the transaction that is to create the entry.
-    :param entries: of the plan, by their numbers.
     """
     functions = [each for each in _needed(entry, entries) if _is_read(each)] if entry.kind in TABLES else []
     for function in functions:

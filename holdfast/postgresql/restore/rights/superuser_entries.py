@@ -100,7 +100,6 @@ def without_native_code(plan: RestorePlan, superusers: Mapping[int, bool]) -> Re
     """Return a plan without native code, and without what needs it; both are named.
 
     :param superusers: of the plan's entries, as `superuser_entries` returns them.
-    :raises RefusedError: a table needs it.
     """
     out = {each for each, is_native in superusers.items() if is_native}
     left = []
@@ -121,8 +120,6 @@ def run_as_superuser(session: Connection, entry: DumpEntry, login: str) -> None:
     """Create an entry in a superuser's session, statement by statement.
 
     What has an owner belongs to the login from then on, unless only superusers own it.
-
-    :raises RefusedError: a statement of another form, which is not run.
     """
     sql = entry.sql
     if entry.kind not in _OF_SUPERUSERS:

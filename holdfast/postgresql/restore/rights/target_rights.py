@@ -49,10 +49,7 @@ select extname::text from pg_catalog.pg_extension where not pg_catalog.pg_has_ro
 
 
 def within_rights(session: Connection, plan: RestorePlan, *, strict: bool) -> RestorePlan:
-    """Return a plan without the parts that the session's role may not do, which it names.
-
-    :raises RefusedError: it is strict, and there is something.
-    """
+    """Return a plan without the parts that the session's role may not do, which it names."""
     row = session.execute("select rolsuper from pg_catalog.pg_roles where rolname = current_user").fetchone()
     if row is not None and row[0]:
         return plan

@@ -37,9 +37,7 @@ _OPS: Final = {True: {EMPTIED, INSERTED, UPDATED, DELETED}, False: {EMPTIED, INS
 class Applied:
     """Result of applying changes to a table.
 
-    :param emptied: all rows of the base went first, unhashed.
     :param deleted: rows of the base that went one by one, those before an update among them.
-    :param inserted: rows that came.
     :param plain: the same without stored generated columns; None where there are none, or a release did not note it.
     """
 
@@ -99,7 +97,6 @@ def apply_net(session: Connection, table: Table, key: tuple[int, ...], batches: 
 class _Staged:
     """Summary of the staged changes.
 
-    :param inserted: hash of the complete rows.
     :param unchanged: numbers of columns that stay in some row.
     :param updates: rows of which columns stay.
     :param deleted: rows that go, where the table has no key.

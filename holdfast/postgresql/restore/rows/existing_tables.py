@@ -81,10 +81,7 @@ from pg_catalog.pg_rewrite r where r.ev_class in (select oid from trees) and r.e
 def check_existing(session: Connection, url: str, tables: Sequence[Table], *, is_trusted: bool) -> None:
     """Refuse a target whose tables cannot take the rows.
 
-    :param url: of the target, for people.
-    :param tables: as they are called there.
     :param is_trusted: a superuser may run code of their owners: a CHECK, a default, the expression of an index.
-    :raises RefusedError: names what is in the way, and what to do.
     """
     places = [table.table_schema for table in tables], [table.name for table in tables]
     rows = session.execute(_FOUND, places).fetchall()
@@ -137,10 +134,7 @@ def _differences(wanted: Sequence[Column], there: Sequence[Column]) -> Iterator[
 
 
 def check_without_rows(session: Connection, tables: Sequence[Table]) -> None:
-    """Make sure that tables are empty.
-
-    :raises RefusedError: some have rows; names them.
-    """
+    """Refuse tables that have rows."""
     filled: list[str] = []
     for start in range(0, len(tables), _ASKED_AT_ONCE):
         queries = (
@@ -196,7 +190,6 @@ def filling_order(session: Connection, tables: Sequence[Table]) -> list[Table]:
 def fill(session: Connection, tables: Sequence[Table]) -> None:
     """Move the rows from staging tables, in the session's transaction; nobody else writes meanwhile.
 
-    :raises BusyError: the tables are read or written.
     :raises RefusedError: they have rows, or do not take these.
     """
     names = _names(tables)

@@ -89,8 +89,6 @@ def hold_target(address: Address) -> Iterator[Connection]:
     """Keep other restores out of a database while the block runs.
 
     The lock is an advisory one on a session of its own: a commit of the archive cannot fence a restore.
-
-    :raises BusyError: another restore is at work in it.
     """
     with connect(address) as session:
         session.execute(f"set lock_timeout = '{_ENDING}'")
@@ -132,10 +130,7 @@ def check_target(session: Connection, address: Address, catalog: Catalog) -> Non
 
 
 def check_empty(session: Connection, address: Address) -> None:
-    """Make sure that nothing is there that a restore of everything could meet.
-
-    :raises RefusedError: something is; names it.
-    """
+    """Refuse a target with anything that a restore of everything could meet."""
     found = first_column(session, _USER_OBJECTS)
     if found:
         raise RefusedError(
@@ -377,10 +372,7 @@ def differences(
 
 
 def check_equal(different: Sequence[Difference]) -> None:
-    """Make sure that nothing differs.
-
-    :raises DamagedError: naming the tables that differ, and how.
-    """
+    """Raise a DamagedError that names the tables that differ, and how."""
     if different:
         raise DamagedError(f"restored, but not equal to the archive: {'; '.join(map(str, different))}")
 

@@ -74,7 +74,6 @@ def partition_roots(session: Connection, tables: Sequence[Table], *, same_encodi
     columns of the partition, in the order of that table.
 
     :param session: of the target, in which all tables are.
-    :param tables: as they are called there.
     :param same_encoding: the target's is that of the source.
     """
     names = [qualified(table.table_schema, table.name) for table in tables]

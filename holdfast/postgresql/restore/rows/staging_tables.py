@@ -71,7 +71,6 @@ class MisfitError(RefusedError):
 def not_taken(session: Connection, what: str, error: psycopg.Error) -> NoReturn:
     """Raise the error of a table that did not take rows.
 
-    :param what: happened.
     :raises MisfitError: it never will, as they and the table are now.
     :raises HoldfastError: something else was in the way, or the server's own error.
     """
