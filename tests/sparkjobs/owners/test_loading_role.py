@@ -16,6 +16,7 @@ from holdfast.postgresql.restore.rights.restricted_login import temporary_login
 from tests.sparkjobs.restore.test_rows_first import rows
 from tests.support.databases.owners import TAKEN, loaders, passing_roles
 from tests.support.databases.roundtrips import hashes, schema_of
+from tests.support.generator.trials import tiered
 from tests.support.jobs.inline_jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
@@ -323,7 +324,7 @@ def test_restores_into_databases_of_one_server_do_not_disturb_each_other(create_
     begun = threading.Barrier(len(targets))
 
     def make(target: Address) -> None:
-        for _ in range(25):
+        for _ in range(tiered(8, 25)):
             begun.wait(30)
             with connect(target) as session, temporary_login(session, without_event_triggers(target)):
                 pass

@@ -31,7 +31,7 @@ from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.relaxed_constraints import NOT_VALID
 from holdfast.postgresql.restore.plan.selection import ATTACHED, FOLLOWERS
 from holdfast.postgresql.restore.plan.stages import FOREIGN_KEY, acting, after, hiding, stages
-from holdfast.postgresql.restore.rights.lent_rights import is_elsewhere, lend_extensions, referred
+from holdfast.postgresql.restore.rights.lent_rights import lend_extensions, referred
 from holdfast.postgresql.restore.rights.superuser_entries import FOUNDATION, LAST
 
 if TYPE_CHECKING:
@@ -328,7 +328,8 @@ def _create_once(plan: RestorePlan, session: Connection, entry: DumpEntry) -> Se
     borrowed, is_key = entry.id in plan.borrowed, entry.kind == FOREIGN_KEY
     is_object = plan.beside and entry.kind not in ATTACHED | FOLLOWERS
     step = f"create {entry.id} {entry.kind}"
-    if is_key and plan.login and is_elsewhere(plan, referred(entry)) and is_compared_by_code(session, entry):
+    is_elsewhere = is_key and referred(entry) not in plan.table_names  # it belongs to another role
+    if plan.login and is_elsewhere and is_compared_by_code(session, entry):
         return [_left_out(entry, RefusedError("a cast of the source would run with rights of the other table's owner"))]
     try:
         with once(session, step) as is_new:

@@ -89,18 +89,13 @@ def lend_references(session: Connection, plan: RestorePlan) -> None:
     :param session: a superuser's. The extensions are there.
     """
     for entry in plan.entries:
-        if entry.kind == FOREIGN_KEY and is_elsewhere(plan, table := referred(entry)):
+        if entry.kind == FOREIGN_KEY and (table := referred(entry)) not in plan.table_names:
             _grant(session, _REFERENCES, {"login": plan.login, "owner": _owner(plan, entry), "table": table})
 
 
 def by_period(plan: RestorePlan) -> Iterator[str]:
     """Yield the tables that foreign keys with a PERIOD lead to."""
     return (referred(entry) for entry in plan.entries if entry.kind == FOREIGN_KEY and has_words(entry.sql, "PERIOD"))
-
-
-def is_elsewhere(plan: RestorePlan, table: str) -> bool:
-    """Return whether a table is none of the plan's, so that it belongs to another role."""
-    return table not in plan.table_names
 
 
 def close_database(session: Connection, login: str) -> None:

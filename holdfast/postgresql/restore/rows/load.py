@@ -158,28 +158,22 @@ def load_file(
             cursor.execute("SET LOCAL synchronous_commit = off")
             if table.oid == LARGE_OBJECTS:
                 return put_pages(cursor, batches)
-            brought = _Brought(table)
-            rows = copy_in(cursor, name, table.columns, map(brought, batches))
-            if brought.digest.rows:
-                note_result(session, step, str(brought.digest))
+            converted = [ContentHash()]
+            rows = copy_in(cursor, name, table.columns, (_brought(table, batch, converted) for batch in batches))
+            if converted[0].rows:
+                note_result(session, step, str(converted[0]))
             return rows
     except psycopg.Error as error:
         not_taken(session, f"{label or table.label} does not take its rows", error)
 
 
-class _Brought:
-    """Converter of batches to a table's form; it hashes those that it has to convert."""
-
-    def __init__(self, table: Table) -> None:
-        self._columns = table.columns
-        self.digest = ContentHash()
-
-    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if is_same_schema(batch.schema, self._columns):
-            return batch
-        brought = conform(batch, self._columns)
-        self.digest += digest(self._columns, brought)
-        return brought
+def _brought(table: Table, batch: pa.RecordBatch, converted: list[ContentHash]) -> pa.RecordBatch:
+    """Return a batch in a table's form; add the hash of one that is converted."""
+    if is_same_schema(batch.schema, table.columns):
+        return batch
+    brought = conform(batch, table.columns)
+    converted[0] += digest(table.columns, brought)
+    return brought
 
 
 _REACHING = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from holdfast.postgresql.dump.dump_entries import DumpEntry
+from holdfast.postgresql.restore.plan.make_plan import name_objects
 from holdfast.postgresql.restore.plan.name_maps import NameMaps, Names
-from holdfast.postgresql.restore.plan.object_names import name_objects
 from holdfast.postgresql.restore.plan.selection import Selection
 from holdfast.postgresql.restore.plan.target_state import Target
 from tests.support.databases.planned_shop import CATALOG, EMPTY, ENTRIES, entry, having
