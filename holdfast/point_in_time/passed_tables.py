@@ -54,10 +54,7 @@ def with_passed(target: RecoveryTarget, catalog: Catalog) -> Catalog:
 
 
 def passed_parts(target: RecoveryTarget, tables: Iterable[Table]) -> Mapping[str, TableParts]:
-    """Return the parts of such tables, by table id: all of their rows are in the changes.
-
-    :param tables: of the recovery target, others among them.
-    """
+    """Return the parts of such tables, by table id: all of their rows are in the changes."""
     passed = {each.record.oid for each in target.passed}
     restored = [table for table in tables if table.oid in passed and table.bound == UNKNOWN_BOUND]
     records = _records(target) if restored else {}
@@ -78,13 +75,7 @@ def passed_parts(target: RecoveryTarget, tables: Iterable[Table]) -> Mapping[str
 
 
 def passed_entries(tables: Iterable[Table], entries: Sequence[DumpEntry]) -> Sequence[DumpEntry]:
-    """Return the entries of a dump with those that create such tables.
-
-    A partition is created as pg_dump does it: as a table of its own, with the columns and conditions of its partitioned
-    table.
-
-    :param tables: of the recovery target, others among them.
-    """
+    """Return the entries of a dump with those that create such tables, as pg_dump creates partitions."""
     passed = [table for table in tables if table.bound == UNKNOWN_BOUND]
     if not passed:
         return entries

@@ -125,10 +125,7 @@ def _with_doubts(read: ReadCatalog, target: RecoveryTarget, dropped: Sequence[Pa
 
 
 def unproved(read: ReadCatalog, target: RecoveryTarget) -> dict[int, str]:
-    """Return the tables, by oid, whose names are not proved at a recovery target, and these names.
-
-    :param target: with the schema that is taken.
-    """
+    """Return the tables, by oid, whose names are not proved at a target with its schema, and these names."""
     proofs = proofs_of_names(read, target, objects_of(read, target).tables)
     displaced = target.composed.displaced if isinstance(target, ComposedTarget) else {}
     return {**{oid: proof.label for oid, proof in proofs.items() if not proof.is_proved}, **displaced}
@@ -137,8 +134,7 @@ def unproved(read: ReadCatalog, target: RecoveryTarget) -> dict[int, str]:
 def with_unfit(read: ReadCatalog, target: RecoveryTarget) -> RecoveryTarget:
     """Return a recovery target whose schema is known, in doubt where rows of a table do not fit it.
 
-    The other schema is that of the backup up to which most of such rows are known. Without these, the target is
-    returned as it is.
+    The other schema is that of the backup up to which most of such rows are known.
     """
     if target.doubt is not None or target.is_snapshot or not any(each.stale for each in target.tables().values()):
         return target

@@ -87,11 +87,7 @@ class TableRange:
 
 @dataclass
 class TableCoverage:
-    """The ranges of one table of a source, each with its outcome.
-
-    :param label: what it was called last.
-    :param ranges: in order; there is none where the table was not.
-    """
+    """The ranges of one table of a source, in order, and the label that it had last."""
 
     label: str
     ranges: list[TableRange] = field(default_factory=list)
@@ -194,8 +190,6 @@ def _outcomes(read: _Reader, source: str, part: CoveredRange, *, whole: bool) ->
     """Return the name and outcome of each table in a part of a covered range, by oid.
 
     Where it is not known when the schema was changed, the one that a restore takes may differ between the ends.
-
-    :param whole: the covered range has the whole source.
     """
     target = target_at(part, source, part.first, part.end)
     first = _outcomes_at(read, target, whole=whole)

@@ -280,8 +280,6 @@ def can_become(before: Table, now: Table) -> bool:
     """Return whether stored values can be converted to the current types.
 
     Some types are stored alike by PostgreSQL and kept otherwise in Parquet: int4 as a number, oid and regclass as text.
-
-    :param before: what it was when they were written.
     """
     if before.columns == now.columns:
         return True

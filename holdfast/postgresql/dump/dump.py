@@ -84,7 +84,6 @@ def script_of(dump: bytes, section: str, *, server_version: int) -> str:
     """Return the SQL of one section, each entry behind a comment of its identity and needs.
 
     :param section: "pre-data" or "post-data".
-    :raises HoldfastError: there is no pg_restore that can read it.
     :raises RefusedError: it was written under settings under which it would be read as something else.
     """
     program = need_program("pg_restore", at_least=max(server_version // 10000, _reader_of(dump)))

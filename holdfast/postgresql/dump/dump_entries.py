@@ -218,8 +218,6 @@ def schema_digest(catalog: Catalog, dump: bytes) -> str:
     """Return a digest that is equal for equal definitions; "" without a suitable pg_restore.
 
     TRUNCATE alters the server's catalog, and no definition.
-
-    :param catalog, dump: of one snapshot.
     """
     try:
         entries = read_entries(dump, server_version=catalog.server_version)

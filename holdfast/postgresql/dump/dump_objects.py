@@ -28,12 +28,7 @@ Key = tuple[object, ...]
 
 @dataclass
 class DumpObject:
-    """An object with what is said of it.
-
-    :param entry: that creates it.
-    :param parts: of it, such as defaults, in order.
-    :param comments, privileges: about it.
-    """
+    """An object: the entry that creates it, its parts such as defaults, comments and privileges."""
 
     entry: DumpEntry
     parts: list[DumpEntry] = field(default_factory=list)

@@ -83,7 +83,6 @@ def find_program(name: str, *, at_least: int, tls: TlsSettings | None = None) ->
     A safe one goes before all that are below their floor, see `client_floors`; and one with TLS before one without
     where the server is reached over a network.
 
-    :param at_least: the server's major version; an older pg_dump refuses a newer server.
     :param tls: what it is to connect with; None: it connects to nothing. One without TLS does not suit where it is
         asked for.
     """
@@ -97,11 +96,7 @@ def find_program(name: str, *, at_least: int, tls: TlsSettings | None = None) ->
 
 
 def need_program(name: str, *, at_least: int, tls: TlsSettings | None = None) -> Path:
-    """Return a suitable program; the parameters are those of `find_program`.
-
-    :raises HoldfastError: there is none; says what to install.
-    :raises RefusedError: there is one, but without TLS, which is asked for.
-    """
+    """Return a suitable program as `find_program` does, or raise the error that says what to install."""
     if (program := find_program(name, at_least=at_least, tls=tls)) is not None:
         return program
     if why := lacks_tls(name, at_least=at_least, tls=tls):
@@ -158,10 +153,7 @@ def why_no_connection(program: Path, address: Address) -> str:
 
 
 def unsafe_readers(server_version: int) -> tuple[str, ...]:
-    """Return warnings of a pg_restore and a libpq below their floors.
-
-    :param server_version: such as 180006; of the server that is restored to.
-    """
+    """Return warnings of a pg_restore and a libpq below their floors, for a server such as 180006."""
     by_programs, do = below_floor("pg_restore", at_least=server_version // 10000)
     by_library = why_unsafe(LIBPQ, libpq_release())
     found = ((by_programs, do), (by_library, LIBPQ_REMEDY))

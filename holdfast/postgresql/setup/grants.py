@@ -222,9 +222,7 @@ def plan_remove(
     keep_role: bool = False,
     streams: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Plan the removal of everything that setup has given to a role.
-
-    With its last database the role goes, too, if setup has created it.
+    """Plan the removal of all that setup has given a role; with its last database the role goes, too.
 
     :param keep_role: do not drop the role, even where setup has created it.
     :param streams: by database, the name of a stream that goes, too, whether setup or a backup has made it.
@@ -402,10 +400,7 @@ def _failure(error: Exception, plan: Plan, database: str, before: str) -> Holdfa
 def plan_reader(
     address: Address, databases: Sequence[str], role_name: str, *, per_schema: bool = False
 ) -> Iterator[Plan]:
-    """Yield the plan of the reading role; none for a superuser, who reads as such.
-
-    :param role_name: of the role that it reads for.
-    """
+    """Yield the plan of the reading role of a role; none for a superuser, who reads as such."""
     with connect(address) as session:
         role, reader = (read_role(session, name) for name in (role_name, reader_of(role_name)))
     if role.superuser:

@@ -53,10 +53,7 @@ class WantedStream:
 
 
 def owners_tasks(session: Connection, wanted: WantedStream) -> Iterator[GrantChange]:
-    """Yield the owner's tasks before logical decoding of the session's database.
-
-    :raises RefusedError: the publication is one that changes cannot be read from.
-    """
+    """Yield the owner's tasks before logical decoding of the session's database."""
     catalog = read_catalog(session, read_tables(session), values=False)
     tables = catalog.with_rows(wanted.tables, wanted.exclude)
     catalog.matching(wanted.identity_full)

@@ -94,8 +94,6 @@ def create_tables(
         from which some extensions read where they may put things. The path that holds is as empty as elsewhere.
     :param superuser: creates what that login may not.
     :param tell: is called with the objects made so far, of how many, by one thread at a time.
-    :raises HoldfastError: something that rows need could not be created. Beside other things, what is there by then is
-        noted.
     """
     left: list[NotRestored] = []
     runs = list(_runs(plan))
@@ -120,11 +118,7 @@ def create_tables(
 
 
 def create_large_objects(session: Connection, group: LargeObjectGroup) -> list[NotRestored]:
-    """Create large objects, still empty, with owner, privileges and comment, once.
-
-    :param session: in autocommit mode, of a restore.
-    :return: what of that its role may not do.
-    """
+    """Create large objects, still empty, with owner, privileges and comment, once; return what is refused."""
     waiting, left = group.each(), list[NotRestored]()
     while oids := list(islice(waiting, _BATCH)):
         step = f"large objects {oids[0]}"
@@ -263,15 +257,14 @@ def create_rest(
     superuser: Sessions | None = None,
     tell: Callable[[int, int], None] = lambda made, whole: None,
 ) -> tuple[NotRestored, ...]:
-    """Create the entries that follow the rows, such as indexes and constraints.
+    """Create the entries that follow the rows, such as indexes and constraints; return what is left out.
 
-    Rows are right by now: what the server refuses is left out, with what needs it, and returned, unless the plan is
-    strict. A foreign key that rows break is there then, but `NOT VALID`, where the server takes that: before version 18
-    not on a partitioned table. What is borrowed is left out in any case. What hides rows or acts on the restore itself
-    comes later.
+    Rows are right by now: what the server refuses is left out, with what needs it, unless the plan is strict. A foreign
+    key that rows break is there then, but `NOT VALID`, where the server takes that: before version 18 not on a
+    partitioned table. What is borrowed is left out in any case. What hides rows or acts on the restore itself comes
+    later.
 
-    :param sessions: with `SETTINGS`; indexes and keys use all of them. Where the plan has a login, they are its own.
-    :param superuser: creates what that login may not.
+    :param sessions, superuser, tell: as of `create_tables`; indexes and keys use all sessions.
     """
     left: list[Sequence[NotRestored]] = []
     late = LAST if plan.login else ()

@@ -81,11 +81,10 @@ def find_places(
 ) -> tuple[NotRestored, ...]:
     """Find the value of each sequence, once, while all rows may be read; return those of uncertain value.
 
-    It is never outside of its bounds. What a backup recorded at its end stands. Between two, the later one's record
-    does. Where that lies behind the earlier one's, the sequence was set back at an unknown time: then it stands at the
-    farther of both, or at the farthest number of its column that lies within its bounds. So it does where the later one
-    has no such sequence, or one of other bounds. One that cycles goes back by itself: the later record is as good as
-    any.
+    What a backup recorded at its end stands. Between two, the later record does, unless it lies behind the earlier one:
+    the sequence was set back at an unknown time, and stands at the farther of both, or at the farthest number of its
+    column within its bounds. So it does where the later one has no such sequence, or one of other bounds. One that
+    cycles goes back by itself.
 
     :param rows: reads them, where the session must not: a query of a table plans code of the source.
     """

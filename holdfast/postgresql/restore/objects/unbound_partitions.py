@@ -56,12 +56,7 @@ _NEXT: Final = {
 
 
 def attach_unbound(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
-    """Attach partitions of unknown bounds, and return what is not known.
-
-    They get the indexes and conditions of their partitioned tables by that, which are there.
-
-    :param sessions: of the role that owns the tables by then.
-    """
+    """Attach partitions of unknown bounds with the indexes of their roots; return what is not known."""
     roots = {table.source.oid: table.target for table in plan.tables}
     unbound = [
         (table, next((roots[parent] for parent in table.source.parents if parent in roots), None))

@@ -327,8 +327,7 @@ def unnoticed(session: Connection) -> Iterator[None]:
 def _without_event_triggers(session: Connection) -> dict[str, str]:
     """Turn event triggers off in the transaction; return the setting that restores them.
 
-    From PostgreSQL 17 on there is a setting for it; before that, a session that replicates fires none. Both are for
-    superusers, and for roles that have them granted.
+    PostgreSQL 17 has a setting for it; before that, a session that replicates fires none. Both are for superusers.
     """
     for name, value in (("event_triggers", "off"), ("session_replication_role", "replica")):
         try:
@@ -353,10 +352,9 @@ def once(session: Connection, step: str) -> Iterator[bool]:
 
 @contextmanager
 def noted(session: Connection) -> Iterator[None]:
-    """Record the objects that the block creates, in the session's transaction.
+    """Record the objects that the block creates: what this transaction wrote and was not there before.
 
-    Other sessions create objects meanwhile, and a new table marks its parents' rows as changed: ours is what this
-    transaction wrote and what was not there before.
+    Other sessions create objects meanwhile, and a new table marks its parents' rows as changed.
     """
     before = {row[:2] for row in session.execute(_OBJECTS)}
     yield
@@ -370,8 +368,8 @@ def noted(session: Connection) -> Iterator[None]:
 def undo(session: Connection) -> tuple[str, ...]:
     """Drop the objects of an unfinished restore, and nothing else, in one transaction; return them.
 
-    :raises RefusedError: something that the restore has not made uses it by now, or an event trigger refuses it.
-    :raises BusyError: it is read or written, perhaps by what is left of the restore itself.
+    :raises RefusedError: something else uses it by now, or an event trigger refuses it.
+    :raises BusyError: it is read or written.
     """
     try:
         with unnoticed(session):

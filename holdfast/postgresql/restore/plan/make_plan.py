@@ -52,8 +52,6 @@ def make_plan(
 ) -> RestorePlan:
     """Plan a restore of the tables that match `globs` (none: of everything), renamed by `maps`.
 
-    Everything under its own names comes as it is in the dump: the target must be empty.
-
     :param exclude: globs of tables that `globs` do not mean.
     :param stored: rows, bytes and changes in the archive, by the table's oid.
     :raises RefusedError: it cannot work in this target; says what to do.

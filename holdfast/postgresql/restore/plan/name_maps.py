@@ -48,10 +48,7 @@ _RESERVED = re.compile(r"pg_.*|information_schema|holdfast_restore")
 
 @dataclass(frozen=True)
 class NameMaps:
-    """Mapped names, as given by `--map`.
-
-    :param tables: of single tables, which wins over their schema's.
-    """
+    """Mapped names, as given by `--map`; that of a single table wins over its schema's."""
 
     schemas: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[Name, Name] = field(default_factory=dict)
@@ -69,8 +66,7 @@ class NameMaps:
     def with_partitions(self, tables: Sequence[Table]) -> NameMaps:
         """Return the maps with names for the partitions of mapped tables, unless mapped themselves.
 
-        `events_2024` of `events=events_old` becomes `events_old_2024`, in the schema that its table goes to if both are
-        of one schema.
+        `events_2024` of `events=events_old` becomes `events_old_2024`, in its table's new schema if they shared one.
         """
         partitions = defaultdict(list)
         for table in tables:
@@ -288,10 +284,7 @@ class _Rewriter:
 
 
 def renamed_entries(entries: Iterable[DumpEntry], renamed: Mapping[Name, Name]) -> tuple[DumpEntry, ...]:
-    """Return a dump's entries with other names of tables.
-
-    What belongs to them keeps its own name, as it does when a table is renamed.
-    """
+    """Return a dump's entries with other names of tables; what belongs to them keeps its own name."""
     names, relations = Names(objects=renamed), {}
     found = []
     for entry in entries:

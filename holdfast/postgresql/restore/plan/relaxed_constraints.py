@@ -121,11 +121,8 @@ where a.attname <> all (%(kept)s)
 
 @dataclass(frozen=True)
 class _Condition:
-    """Condition that rows break.
+    """Condition that rows break, what it belongs to (as ALTER names it), and what ends it and begins it.
 
-    :param what: it is, for people.
-    :param on: what it belongs to, as ALTER names it.
-    :param drop: what ends it there; `add` begins it again.
     :param name: of a constraint, quoted; "" for what is none.
     :param is_bound: it makes a partition of a table.
     """
@@ -142,9 +139,7 @@ class _Condition:
 class RelaxedConstraint:
     """Condition or formula that was dropped so that a table takes its rows.
 
-    :param not_restored: what it is, why, and the statement that adds it again.
-    :param not_valid: the statement that adds it for new rows only, and `validate` the one that then checks the others;
-        or "".
+    :param not_valid: the statement that adds it for new rows only; `validate` then checks the others; or "".
     :param column: whose formula it is; "" for a condition.
     """
 
@@ -173,8 +168,7 @@ def drop_condition(
     Where a server does not say which one it is, since a function of one failed, the bound of a partition goes if it is
     what fails, or else the first condition that asks functions.
 
-    :param table: as the server writes it.
-    :param rows: the table that they are in, written so, too.
+    :param table, rows: the table, and the one that the rows are in, as the server writes them.
     :param reason: why it gives way, or else what the server says.
     """
     condition = _broken(session, table, error)
@@ -185,11 +179,7 @@ def drop_condition(
 
 
 def failure_of_bound(session: Connection, table: str, rows: str) -> psycopg.Error | None:
-    """Return the error of a key's function that keeps rows from a partition, or None.
-
-    :param table: may be no partition, to which any row belongs.
-    :param rows: the table that they are in.
-    """
+    """Return the error of a key's function that keeps rows of a table from a partition, or None."""
     (belonging,) = session.execute(_BELONGING, (table,)).fetchone() or ("true",)
     return refusal_of(session, f"select count(*) from {rows} where {belonging}")
 

@@ -23,11 +23,10 @@ class Stage:
 
 
 def stages(entries: Sequence[DumpEntry]) -> tuple[Stage, ...]:
-    """Return the stages of a dump's post-data section.
+    """Return the stages of post-data: indexes and keys, entries before foreign keys, these, all others.
 
-    They are indexes and keys, entries before foreign keys, foreign keys, and all others. What is quick keeps the dump's
-    order and is done alone: attaching an index locks two tables in an order of its own. What hides rows, or acts on
-    what a restore does, is not among them: `hiding` and `acting`.
+    What is quick keeps the dump's order and is done alone: attaching an index locks two tables in an order of its own.
+    What hides rows, or acts on what a restore does, is not among them: `hiding` and `acting`.
     """
     apart = {entry.id for entry in (*hiding(entries), *acting(entries))}
     waiting = [entry for entry in entries if entry.section == "post-data" and entry.id not in apart]
@@ -106,8 +105,6 @@ def after(stage: Stage, entries: Iterable[DumpEntry]) -> dict[int, set[int]]:
 
     Those are what it needs and what locks a table in a way that conflicts: two sessions that lock the same tables in
     another order would deadlock. An index lets others be built on its table; a key or constraint does not.
-
-    :param entries: all of the plan, which know partitions.
     """
     if not stage.is_parallel:
         return {place: {place - 1} for place in range(1, len(stage.entries))}

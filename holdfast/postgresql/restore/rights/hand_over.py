@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import RefusedError
@@ -21,6 +20,7 @@ from holdfast.postgresql.dump.sql_tokens import Token, solid, statements, text_o
 from holdfast.postgresql.restore.plan.ledger import note_left_out, once, read_left_out
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.rights.guard import RESET
+from holdfast.postgresql.restore.rights.owner_choice import with_roles
 from holdfast.postgresql.restore.rights.superuser_entries import LAST, run_as_superuser
 from holdfast.postgresql.restore.rights.target_rights import owner_statements
 
@@ -88,8 +88,6 @@ def forbid_writing(session: Connection, plan: RestorePlan, tables: Sequence[str]
     """Take the right to change rows from the login, or give it back.
 
     Code of one owner could change rows of another, behind the comparison.
-
-    :param tables: as the server writes them.
     """
     verb, word = ("grant", "to") if is_over else ("revoke", "from")
     with once(session, f"{verb} {_WRITES}") as is_new:
@@ -101,11 +99,7 @@ def forbid_writing(session: Connection, plan: RestorePlan, tables: Sequence[str]
 def mark_owners(
     superuser: Connection, sessions: Sessions, plan: RestorePlan, holders: Mapping[str, str]
 ) -> tuple[NotRestored, ...]:
-    """Give objects to their owners' stand-ins, and make the owners' grants; return what is refused.
-
-    :param superuser: makes these roles.
-    :param sessions: of the login.
-    """
+    """Give objects to their owners' stand-ins, and make the owners' grants; return what is refused."""
     for name in sorted({*holders.values()} - {plan.login}):
         for (statement,) in superuser.execute(_STANDS_IN, {"name": name, "login": plan.login}).fetchall():
             superuser.execute(statement.encode())
@@ -204,11 +198,10 @@ def _own_grants(entry: DumpEntry, owner: str, holders: Mapping[str, str]) -> Ite
     holder = holders.get(owner, "")
     for grantor, tokens in _grants(entry):
         if not grantor:
-            bare = solid(tokens)
-            about = {
-                id(name) for word, name in pairwise(bare) if word.word in ("TO", "FROM") and name.identifier == owner
-            }
-            yield "".join(holder if holder and id(token) in about else token.text for token in tokens)
+            yield "".join(
+                holder if holder and is_role and token.identifier == owner else token.text
+                for token, is_role in with_roles(tokens)
+            )
 
 
 def _grants(entry: DumpEntry) -> Iterator[tuple[str, Sequence[Token]]]:

@@ -82,12 +82,7 @@ def lend_extensions(session: Connection, login: str) -> None:
 
 
 def lend_references(session: Connection, plan: RestorePlan) -> None:
-    """Let the login refer to the tables that its keys lead to.
-
-    They are those of extensions, and those that the owners of the keys may refer to.
-
-    :param session: a superuser's. The extensions are there.
-    """
+    """Let the login refer to tables of extensions, and to those that owners of its keys may refer to."""
     for entry in plan.entries:
         if entry.kind == FOREIGN_KEY and (table := referred(entry)) not in plan.table_names:
             _grant(session, _REFERENCES, {"login": plan.login, "owner": _owner(plan, entry), "table": table})

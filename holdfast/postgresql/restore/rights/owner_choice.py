@@ -13,7 +13,7 @@ from holdfast.postgresql.restore.plan.plan import NotRestored, without_superuser
 from holdfast.postgresql.restore.rights.target_rights import owner_statements
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.dump.dump_entries import DumpEntry
@@ -27,11 +27,9 @@ _BEFORE_ROLE: Final = frozenset({"AUTHORIZATION", "FOR", "FROM", "ROLE", "TO"})
 def owned_by(
     session: Connection, plan: RestorePlan, owner: str | None, created: Collection[str], *, is_trusted: bool
 ) -> RestorePlan:
-    """Return a plan by which everything belongs to one role of the target.
+    """Return a plan by which everything belongs to one role, or (None) to the restoring one.
 
-    :param owner: None for the role that restores.
-    :param is_trusted: the role may be a superuser.
-    :raises RefusedError: it is one, and functions of the source would run with its rights.
+    :raises RefusedError: it is a superuser, and not trusted: functions of the source would run with its rights.
     """
     there = read_roles(session).roles
     name = owner or session.info.user
@@ -44,12 +42,9 @@ def owned_by(
 
 
 def with_owner(plan: RestorePlan, owner: str, roles: Collection[str], *, is_creator: bool) -> RestorePlan:
-    """Return a plan by which everything belongs to one role.
+    """Return a plan by which everything belongs to one role; a creator owns it by that.
 
     Privileges of roles that the target lacks are left out and named: they are not needed to own anything.
-
-    :param roles: of the target, and those that are created there.
-    :param is_creator: the role creates everything, and owns it by that.
     """
     plan = without_superusers(plan)
     owners = {entry.id: old for entry in plan.entries for _, old in owner_statements(entry.sql)}
@@ -62,7 +57,7 @@ def with_owner(plan: RestorePlan, owner: str, roles: Collection[str], *, is_crea
                 old = set(owners.values())
             sql = "".join(
                 ident(owner) if is_role and each.identifier in old else each.text
-                for each, is_role in _roles_in(changed.sql)
+                for each, is_role in with_roles(tokens(changed.sql))
             )
             changed, lost = _without_roles(replace(entry, sql=sql), set(plan.roles).difference(roles, {owner}))
             left += lost
@@ -102,13 +97,13 @@ def _without_roles(entry: DumpEntry, lacking: Collection[str]) -> tuple[DumpEntr
 def _named_roles(entry: DumpEntry, known: Collection[str]) -> set[str]:
     if entry.kind not in _NAMES_ROLES:
         return set()
-    return {each.identifier for each, is_role in _roles_in(entry.sql) if is_role}.intersection(known)
+    return {each.identifier for each, is_role in with_roles(tokens(entry.sql)) if is_role}.intersection(known)
 
 
-def _roles_in(sql: str) -> Iterator[tuple[Token, bool]]:
+def with_roles(found: Iterable[Token]) -> Iterator[tuple[Token, bool]]:
     """Yield the tokens of SQL, each with whether it may name a role."""
     before, is_list = "", False
-    for token in tokens(sql):
+    for token in found:
         if token.kind in (SPACE, COMMENT):
             yield token, False
             continue

@@ -86,7 +86,6 @@ def temporary_login(session: Connection, address: Address, *, is_quiet: bool = T
     Only this process and its tasks know its password. Where objects belong to it, or notes name it, it stays, and can
     log in no more; the next one for this database takes them over.
 
-    :param session: a superuser's, in the database, which makes no other of these meanwhile.
     :param is_quiet: the database's own event triggers do not act on what the login does.
     :raises RefusedError: it may not log in; says what to do.
     """
@@ -133,10 +132,7 @@ def powers(session: Connection, owners: Collection[str]) -> Mapping[str, bool]:
 
 
 def check_namesakes(session: Connection, owners: Collection[str], recorded: Roles | None) -> None:
-    """Refuse superusers of the target with the names of ordinary roles of the source.
-
-    Objects of these roles would come to them.
-    """
+    """Refuse superusers of the target with the names of ordinary roles, who would get their objects."""
     ordinary = {role.name for role in recorded.roles if not role.superuser} if recorded else set()
     found = session.execute(_SUPERUSERS, (sorted(ordinary.intersection(owners)),)).fetchall()
     if found:
@@ -218,10 +214,7 @@ def keep_password(session: Connection) -> None:
 
 
 def check_password(session: Connection) -> None:
-    """Refuse to go on where code of the source has changed the login's password.
-
-    Another client may have logged in with it, whose statements no guard refuses.
-    """
+    """Refuse to go on where code of the source has changed the login's password: others may know it."""
     kept, row = read_kept(session, _KEPT), session.execute(_VERIFIER, (login_name(session),)).fetchone()
     if kept and row and row[0] is not None and row[0] != kept:
         raise RefusedError(

@@ -72,7 +72,7 @@ def plan_roles(
 ) -> RolePlan:
     """Check that the roles of a restore exist, or plan to create them.
 
-    :param names: of those that must be there; they own or may use restored objects.
+    :param names: of those that must be there.
     :param owners: those of them that own something.
     :param create: make those that are missing, with what they are members of and their members.
     :param harmless: make all that are missing, and none of them a superuser.

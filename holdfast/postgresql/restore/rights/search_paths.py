@@ -118,10 +118,7 @@ def lend_search_paths(session: Connection, functions: Collection[tuple[str, str]
 
 
 def lend_by(session: Connection, altered: str, path: str) -> None:
-    """Give a function without a search_path one, in the caller's transaction.
-
-    :param altered: the beginning of that statement: `ALTER FUNCTION`, and which one.
-    """
+    """Give a function without a search_path one, in the caller's transaction; `altered` begins that statement."""
     before = session.execute(_WITH_PATH).fetchall()
     session.execute(f"{altered} set search_path = {path}".encode())
     for row in session.execute(_WITH_PATH).fetchall():
@@ -163,8 +160,6 @@ def lend_to_read(session: Connection, entry: DumpEntry, entries: Mapping[int, Du
 
     It puts their text into a partition key or a generated column's formula, and finds nothing there without a path. One
     that has a setting of its own is left as it is. Source: inline_function() of PostgreSQL's optimizer.
-
-    :param session: in the transaction that is to create the entry.
     """
     functions = [each for each in _needed(entry, entries) if _is_read(each)] if entry.kind in TABLES else []
     for function in functions:

@@ -117,7 +117,7 @@ def without_native_code(plan: RestorePlan, superusers: Mapping[int, bool]) -> Re
 
 
 def run_as_superuser(session: Connection, entry: DumpEntry, login: str) -> None:
-    """Create an entry in a superuser's session, statement by statement.
+    """Create an entry in a superuser's session, by statements of known forms alone.
 
     What has an owner belongs to the login from then on, unless only superusers own it.
     """

@@ -35,9 +35,9 @@ _OPS: Final = {True: {EMPTIED, INSERTED, UPDATED, DELETED}, False: {EMPTIED, INS
 
 @dataclass(frozen=True)
 class Applied:
-    """Result of applying changes to a table.
+    """Result of applying changes to a table: hashes of rows that went one by one, and of those that came.
 
-    :param deleted: rows of the base that went one by one, those before an update among them.
+    :param deleted: rows of the base, those before an update among them; not those that were emptied.
     :param plain: the same without stored generated columns; None where there are none, or a release did not note it.
     """
 

@@ -111,10 +111,7 @@ def _holder(session: Connection) -> str:
 
 
 def check_target(session: Connection, address: Address, catalog: Catalog) -> None:
-    """Refuse a target that can take no objects of this source, whichever are chosen.
-
-    :raises RefusedError: it is older, or has another encoding.
-    """
+    """Refuse a target that is older, or has another encoding than the source."""
     version = session.info.server_version
     if version // 10000 < catalog.server_version // 10000:
         raise RefusedError(
@@ -347,12 +344,7 @@ class Difference:
 def differences(
     sessions: Sessions, expected: Mapping[int, ContentHash], tables: Sequence[Table]
 ) -> tuple[Difference, ...]:
-    """Compare every table with the archive, and return the differences.
-
-    Tables that were loaded through one root are compared there, as a whole.
-
-    :param expected: content hash by table oid.
-    """
+    """Compare every table with its expected content hash, those of one root as a whole; return the differences."""
     together: dict[tuple[str, str], list[Table]] = {}
     for table in tables:
         together.setdefault((table.table_schema, table.name), []).append(table)

@@ -73,7 +73,7 @@ def partition_roots(session: Connection, tables: Sequence[Table], *, same_encodi
     Such a table is called as the highest table that hashes its rows in a way of this database's own, and has the
     columns of the partition, in the order of that table.
 
-    :param session: of the target, in which all tables are.
+    :param tables: as they are called in the target.
     :param same_encoding: the target's is that of the source.
     """
     names = [qualified(table.table_schema, table.name) for table in tables]

@@ -126,7 +126,7 @@ def set_aside(
     :param files: paths of all that are loaded into each, by its oid.
     :param keep_computed: oids of those whose stored generated columns have there what the files say: their functions
         may fail.
-    :param is_begun: rows may be in the table already. Of a root's, it is not known any more whose they are.
+    :param is_begun: rows may be in the table already.
     """
     with session.transaction():
         new = [
@@ -164,12 +164,7 @@ def _create_aside(session: Connection, table: Table, there: Table) -> None:
 
 
 def leave_root(session: Connection, tables: Sequence[Table]) -> None:
-    """Detach partitions if a function of their root's key fails, which then cannot assign rows.
-
-    Their rows then go back into each of them, as they were in the source.
-
-    :param tables: all that the root has rows of, as they are called themselves. The rows are aside.
-    """
+    """Detach partitions if a function of their root's key fails, so that rows go back into each of them."""
     steps = read_steps(session)
     names = {table.oid: qualified(table.table_schema, table.name) for table in tables}
     places = (staging_table(table, steps) for table in tables)
@@ -227,10 +222,7 @@ def _insert(target: str, source: str, columns: Iterable[str]) -> str:
 
 
 def put_conditions_back(session: Connection, table: Table) -> None:
-    """Add the dropped conditions of a table again, once rows of others are there, too.
-
-    What these rows still break is added `NOT VALID`, so that new rows are checked; what cannot be is left out.
-    """
+    """Add the dropped conditions of a table again; what rows still break is added `NOT VALID`."""
     with once(session, _conditions(table)) as is_new:
         if not is_new:
             return
