@@ -54,7 +54,7 @@ class Query:
         self._memory = memory_bytes
         self._spill = spill
         self._catalog = catalog_of(store, target)
-        self._parts, self._unfit = parts_of(store, target, self._catalog)
+        self._parts, self._unfit = parts_of(catalog_reader(store), target, self._catalog)
         self._tables = self._catalog.tables
         self._names = EngineNames(sql, self._tables)
         self._views: set[int] = set()

@@ -13,7 +13,7 @@ from holdfast.common.lsn import parse_position
 from holdfast.common.words import named
 from holdfast.point_in_time.composed_target import ComposedTarget, ReadDump, dump_reader, with_composed_schema
 from holdfast.point_in_time.table_names import changes_between
-from holdfast.point_in_time.target_contents import OTHER_FORM, catalog_reader, objects_of, proofs_of_names, read_parts
+from holdfast.point_in_time.target_contents import OTHER_FORM, catalog_reader, objects_of, parts_of, proofs_of_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -140,7 +140,7 @@ def with_unfit(read: ReadCatalog, target: RecoveryTarget) -> RecoveryTarget:
         return target
     catalog = objects_of(read, target)
     labels = {str(table.oid): table.label for table in catalog.tables}
-    _, unfit = read_parts(read, target, catalog)
+    _, unfit = parts_of(read, target, catalog)
     rows: dict[str, int] = {}
     cuts: dict[str, Placed] = {}
     for parts in unfit.values():
@@ -242,7 +242,7 @@ class TargetBySchema:
         self.target = target
         self.is_later = target.doubt is not None and target.schema is target.doubt[1]
         self.catalog = objects_of(read, target)
-        self.fit, self.unfit = read_parts(read, target, self.catalog)
+        self.fit, self.unfit = parts_of(read, target, self.catalog)
         self._tables = {table.oid: table for table in self.catalog.tables}
         changes = changes_between(target, target.doubt) if target.doubt is not None else {}
         self._forms = {oid: [record for record in records if self._is_told(record)] for oid, records in changes.items()}

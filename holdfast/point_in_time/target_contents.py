@@ -138,25 +138,13 @@ def sequences_to_json(values: tuple[SequenceValue, ...]) -> bytes:
 
 
 def parts_of(
-    store: ObjectStore, target: RecoveryTarget, catalog: Catalog
+    read: ReadCatalog, target: RecoveryTarget, catalog: Catalog
 ) -> tuple[dict[str, TableParts], dict[str, TableParts]]:
     """Return the parts of a recovery target's tables, by table id; second, those that do not fit.
 
     Where the schema that is taken is that of before a table was altered, and changes of it since count, it has the rows
     of its snapshot. Rows that are older than the target may be of another form than the table has there, and it is not
     known how they become of this one.
-
-    :param catalog: the target's, as `catalog_of` returned it.
-    """
-    return read_parts(catalog_reader(store), target, catalog)
-
-
-def read_parts(
-    read: ReadCatalog, target: RecoveryTarget, catalog: Catalog
-) -> tuple[dict[str, TableParts], dict[str, TableParts]]:
-    """Return the parts of tables, as `parts_of` does.
-
-    :param read: as `catalog_reader` returned it, kept for many targets.
     """
     now = {str(table.oid): table for table in catalog.tables}
     fit: dict[str, TableParts] = {}

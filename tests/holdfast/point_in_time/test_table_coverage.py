@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.common.lsn import parse_position
 from holdfast.point_in_time.table_coverage import TableCoverage, TableRange, TableReport, table_report
-from holdfast.point_in_time.target_contents import catalog_of, older_rows, parts_of
+from holdfast.point_in_time.target_contents import catalog_of, catalog_reader, older_rows, parts_of
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.storage import open_store
@@ -84,7 +84,9 @@ def test_each_moment_is_told_as_a_restore_gives_it(followed: Followed) -> None:
         catalog = catalog_of(followed.store, moment)
         lacking = {
             each.label: each
-            for each in older_rows(moment, catalog.with_rows(), *parts_of(followed.store, moment, catalog))
+            for each in older_rows(
+                moment, catalog.with_rows(), *parts_of(catalog_reader(followed.store), moment, catalog)
+            )
         }
         there = {table.oid: table.label for table in catalog.with_rows()}
         for oid, label in there.items():
