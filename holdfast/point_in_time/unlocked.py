@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def still_there(
+def read_unlocked(
     store: ObjectStore, target: RecoveryTarget, progress: Callable[[str], object] = lambda step: None
 ) -> Iterator[None]:
     """Check at the block's end that all files of a recovery target are still there.
