@@ -209,12 +209,6 @@ def test_the_script_does_what_running_does_whatever_the_names(
         grants.script(grants.Plan("r", (grants.DatabaseGrants("two\nlines", ()),)))
 
 
-def test_the_membership_works_for_a_role_that_inherits_nothing_else(shop: Address, role: str, execute: Execute) -> None:
-    execute(f"create role {role} login noinherit")
-    setup(shop, role)
-    assert in_the_way(shop, role) == []
-
-
 def test_a_connection_that_breaks_in_the_middle_says_what_was_done(
     shop: Address, role: str, new_database: Callable[..., Address], monkeypatch: pytest.MonkeyPatch
 ) -> None:

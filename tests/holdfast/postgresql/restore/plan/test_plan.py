@@ -88,11 +88,6 @@ def test_the_digest_is_of_what_is_created_and_of_who_owns_it_meanwhile() -> None
     assert len({made.digest, *(each.digest for each in others)}) == 5
 
 
-def test_what_runs_instead_of_an_entry_is_found_by_its_number() -> None:
-    made = plan(entries=(TABLE, VIEW), runs={2: "CREATE VIEW public.v AS SELECT 2;"})
-    assert [made.sql_of(each) for each in made.by_id.values()] == [TABLE.sql, "CREATE VIEW public.v AS SELECT 2;"]
-
-
 def test_the_keys_of_a_described_plan_are_stable() -> None:
     left = NotRestored("view public.v", "it is not wanted", "CREATE VIEW …;")
     described = plan(
