@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS
 from holdfast.postgresql.connection.sql import qualified
+from holdfast.postgresql.dump.sql_tokens import tokens
 from holdfast.postgresql.restore.plan.selection import Selection
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.dump.dump_entries import DumpEntry
     from holdfast.postgresql.restore.plan.name_maps import Name
+
+
+_TABLESPACE = re.compile(r"SET default_tablespace = ([^;]*); ?")
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,12 @@ class RestorePlan:
         apart = ["extensions apart", *(["built by a login of its own"] if self.is_built_apart else [])]
         empty = [f"without rows: {oid}" for oid in sorted(self.empty)]
         return hashlib.sha256(json.dumps([*texts, *apart, *empty]).encode()).hexdigest()
+
+    @cached_property
+    def tablespaces(self) -> tuple[str, ...]:
+        """Return the names of the tablespaces that its entries are in."""
+        settings = (setting for entry in self.entries for setting in _TABLESPACE.findall(entry.settings))
+        return tuple(sorted({token.identifier for setting in settings for token in tokens(setting)} - {""}))
 
     def sql_of(self, entry: DumpEntry) -> str:
         """Return the SQL to run for an entry."""
@@ -263,3 +273,11 @@ def data_only(plan: RestorePlan) -> RestorePlan:
         not_restored=tuple(left),
         empty=plan.empty,
     )
+
+
+def without_tablespaces(plan: RestorePlan) -> RestorePlan:
+    """Return a plan that creates everything in the target's own tablespace, and says so."""
+    reason = "what was in it is created in the tablespace of the target's database"
+    left = tuple(NotRestored(f"tablespace {name}", reason) for name in plan.tablespaces)
+    entries = tuple(replace(entry, settings=_TABLESPACE.sub("", entry.settings)) for entry in plan.entries)
+    return replace(plan, entries=entries, not_restored=(*plan.not_restored, *left))

@@ -10,7 +10,6 @@ from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.dump.sql_tokens import chain_at, chains, tokens
 from holdfast.postgresql.restore.plan.ledger import keep, read_kept
 from holdfast.postgresql.restore.plan.stages import FOREIGN_KEY
-from holdfast.postgresql.restore.plan.tablespace_choice import used_by
 from holdfast.postgresql.restore.rights.target_rights import has_words, owner_statements
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def lend_rights(session: Connection, plan: RestorePlan) -> None:
         "login": plan.login,
         "named": sorted(named),
         "beside": plan.beside,
-        "tablespaces": sorted(used_by(plan.entries)),
+        "tablespaces": list(plan.tablespaces),
     }
     _grant(session, _PLACES, asked)
 

@@ -11,8 +11,8 @@ import pytest
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.plan.plan import NotRestored, RestorePlan
-from holdfast.postgresql.restore.plan.tablespace_choice import check_tablespaces, used_by, without_tablespaces
+from holdfast.postgresql.restore.plan.plan import NotRestored, RestorePlan, without_tablespaces
+from holdfast.postgresql.restore.plan.target_state import check_tablespaces
 from tests.support.databases.planned_shop import entry
 
 HEAP = "SET default_table_access_method = heap;"
@@ -29,7 +29,7 @@ def plan(*tablespaces: str) -> RestorePlan:
 def test_a_plan_without_tablespaces_names_each_that_it_leaves_once() -> None:
     made = without_tablespaces(plan("slow", '"My ""own"""', "slow", "''"))
     assert {each.settings for each in made.entries} == {HEAP}
-    assert used_by(made.entries) == ()
+    assert made.tablespaces == ()
     reason = "what was in it is created in the tablespace of the target's database"
     left = [NotRestored(f"tablespace {name}", reason) for name in ('My "own"', "slow")]
     assert made.not_restored == (*plan().not_restored, *left)
