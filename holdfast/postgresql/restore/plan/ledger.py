@@ -175,30 +175,26 @@ class UnfinishedRestore:
 
 def create_ledger(session: Connection, claim: TargetClaim, *, plan: str = "", found: Target | None = None) -> None:
     """Mark a target as unfinished. From now on each step is done once, by `once`."""
+    objects = json.dumps(sorted((found or Target()).objects))
     with unnoticed(session):
-        session.execute(f"create schema {LEDGER}")
-        session.execute(f"create table {LEDGER}.done (step text primary key, result text)")
-        session.execute(
-            f"create table {LEDGER}.created (place int8 generated always as identity, class oid, object oid, "
-            "made_by text not null default session_user)"
-        )
-        _create_loaders_part(session)
-        session.execute(f"create unlogged table {LEDGER}.no_crash as select true")
-        session.execute(f"create table {LEDGER}.restore (claim text, plan text, found text)")
-        session.execute(
-            f"insert into {LEDGER}.restore values (%s, %s, %s)",
-            (json.dumps(asdict(claim)), plan, json.dumps(sorted((found or Target()).objects))),
-        )
+        session.execute((_TABLES + _LOGINS_TABLES).encode())
+        session.execute(f"insert into {LEDGER}.restore values (%s, %s, %s)", (json.dumps(asdict(claim)), plan, objects))
 
 
-def _create_loaders_part(session: Connection) -> None:
-    session.execute(f"create table if not exists {LEDGER}.loaded (step text primary key, result text)")
-    session.execute(
-        f"create table if not exists {LEDGER}.detached (place int8 generated always as identity, relation oid, "
-        "detached_by text not null default current_user)"
-    )
-    session.execute(f"alter table {LEDGER}.created add column if not exists made_by text not null default session_user")
-    session.execute(f"create table if not exists {LEDGER}.kept (name text primary key, value text)")
+_TABLES = f"""
+create schema {LEDGER};
+create table {LEDGER}.done (step text primary key, result text);
+create table {LEDGER}.created (place int8 generated always as identity, class oid, object oid);
+create unlogged table {LEDGER}.no_crash as select true;
+create table {LEDGER}.restore (claim text, plan text, found text);
+"""
+_LOGINS_TABLES = f"""
+alter table {LEDGER}.created add column if not exists made_by text not null default session_user;
+create table if not exists {LEDGER}.loaded (step text primary key, result text);
+create table if not exists {LEDGER}.detached (
+  place int8 generated always as identity, relation oid, detached_by text not null default current_user);
+create table if not exists {LEDGER}.kept (name text primary key, value text);
+"""
 
 
 def keep(session: Connection, name: str, value: str) -> None:
@@ -248,7 +244,7 @@ def read_ledger(session: Connection) -> UnfinishedRestore | None:
             "another database"
         )
     with unnoticed(session):
-        _create_loaders_part(session)  # an earlier release has made none
+        session.execute(_LOGINS_TABLES.encode())  # an earlier release has made none
     claim = json.loads(row[0])
     claim |= {name: tuple(claim[name]) for name in ("tables", "maps")}
     found = Target(frozenset((kind, schema, name) for kind, schema, name in json.loads(row[2])))
