@@ -79,7 +79,7 @@ class ArchivedTable:
             )
             catalog = catalog_of(store, moment)
             table = next(each for each in catalog.tables if str(each.oid) == part)
-            fit, unfit = parts_of(store, moment, catalog)
+            fit, unfit = parts_of(catalog_reader(store), moment, catalog)
             if part in unfit:
                 raise RefusedError(f"{table.label} cannot be read: {unfit[part].why_unfit}")
             if (found := fit.get(part)) is None:

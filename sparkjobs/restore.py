@@ -17,7 +17,7 @@ from holdfast.archive.history.restore_points import age_of_newest, only_source
 from holdfast.common.lsn import show_position
 from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.point_in_time.schema_choice import resolve
-from holdfast.point_in_time.unlocked import still_there
+from holdfast.point_in_time.unlocked import read_unlocked
 from holdfast.postgresql.connection.sql import ident, qualified
 from holdfast.postgresql.dump.programs import unsafe_readers
 from holdfast.postgresql.logical.ddl_triggers import without_event_triggers
@@ -42,7 +42,7 @@ def restore(job: Job, wish: RestoreRequest) -> dict[str, Any]:
     moment = resolve(opened.state, job.store, name, wish.at, wish.schema_choice)
     if age := age_of_newest(opened.state, moment, datetime.now(UTC)):
         job.say(age)
-    reading = still_there(job.store, moment, job.log.progress) if wish.no_lock else nullcontext()
+    reading = read_unlocked(job.store, moment, job.log.progress) if wish.no_lock else nullcontext()
     with reading:
         summary = {**_restore(job, wish, opened.archive, moment), "read_from": opened.describe()}
     if wish.dry_run:

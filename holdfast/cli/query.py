@@ -21,7 +21,7 @@ from holdfast.cli.shared.reading import Consistent, open_archive, say_read_from
 from holdfast.common.lsn import show_position
 from holdfast.common.units import parse_size
 from holdfast.point_in_time.schema_choice import resolve
-from holdfast.point_in_time.unlocked import still_there
+from holdfast.point_in_time.unlocked import read_unlocked
 from holdfast.replication.work.consistent_read import open_to_read
 from locking import Owner
 
@@ -69,7 +69,7 @@ def query(
         state = opened.state
         moment = resolve(state, found.store, restore_points.only_source(state, source, at), at, schema)
         asked = Query(found.store, moment, sql, memory_bytes=allowed, spill=Path(folder))
-        with nullcontext() if held else still_there(found.store, moment):
+        with nullcontext() if held else read_unlocked(found.store, moment):
             columns, rows = _fetch(asked, limit + 1)
         if held:
             held.check()

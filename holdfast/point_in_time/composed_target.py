@@ -1,7 +1,7 @@
 """Recovery targets whose schema is put together of those of two backups.
 
-The definitions of both are known, and where event triggers tell the log, also which objects each commit in between
-touched. So changes of one table do not make another one uncertain.
+The definitions of both are known, and where event triggers log it, also which objects each commit in between touched.
+So changes of one table do not make another one uncertain.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 _KEPT: Final = 4
-"""Dumps that a reader keeps."""
 
 ReadDump = Callable[["FileRecord"], DumpObjects]
 """Returns the objects of the schema dump that a file holds."""
@@ -52,8 +51,7 @@ def dump_reader(store: ObjectStore) -> ReadDump:
 class ComposedTarget(RecoveryTarget):
     """Recovery target whose schema is put together of two backups'.
 
-    :param composed: its schema.
-    :param pair: the blocks that tell the schema before and after it.
+    :param pair: the blocks with the schema before and after it.
     """
 
     composed: ComposedSchema
@@ -75,10 +73,9 @@ def with_composed_schema(
     target: RecoveryTarget,
     weigh: Callable[[int], Side],
 ) -> ComposedTarget | None:
-    """Return a recovery target with its schema put together; None where it is not known what was touched when.
+    """Return a target with its schema put together; None where it is not known what was touched when.
 
     :param weigh: returns what to take of a table, by its oid, where that is not known.
-    :raises DamagedError: a file that tells of a schema is missing or changed.
     """
     if target.doubt is None or (target.touches is None and not target.unfit):
         return None

@@ -1,7 +1,4 @@
-"""Contents of a full snapshot made without the source.
-
-It also gives the reasons why one cannot be made.
-"""
+"""Contents of a full snapshot made without the source, or the reasons why none can be made."""
 
 from __future__ import annotations
 
@@ -26,12 +23,10 @@ if TYPE_CHECKING:
 
 
 class Consolidation:
-    """The tables of a source at a recovery target.
+    """Tables of a source at a recovery target: as in an older snapshot, or with changes since.
 
-    Each is as it was in an older snapshot, or has the changes since.
-
-    :param cut: the block of changes at whose end the moment is.
-    :raises RefusedError: the schema or rows of that moment cannot be told; names the tables.
+    :param cut: the block of changes at whose end the target is.
+    :raises RefusedError: the schema or rows of that time are not known; names the tables.
     """
 
     def __init__(self, state: State, store: ObjectStore, cut: Placed) -> None:
@@ -56,10 +51,7 @@ class Consolidation:
 
     @property
     def changed(self) -> list[Table]:
-        """Return the tables with rows to be written.
-
-        Of the others the older snapshot has the files.
-        """
+        """Return the tables whose rows are to be written: the older snapshot has no files of them."""
         return [table for table in self.kept if table.oid in self._changed]
 
     @property
@@ -68,11 +60,9 @@ class Consolidation:
         return sum(self.parts(table).base.rows for table in self.changed)
 
     def parts(self, table: Table) -> TableParts:
-        """Return the parts of a kept table."""
         return self._parts[str(table.oid)]
 
     def history(self, table: Table) -> TableHistory:
-        """Return the history of a kept table."""
         return history_of(self.parts(table), table)
 
     def _why_not(self) -> Iterator[str]:

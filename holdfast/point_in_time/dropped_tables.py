@@ -1,4 +1,4 @@
-"""Tables that were dropped before a recovery target, each with the last moment that has it."""
+"""Tables that were dropped before a recovery target, each with the last position that has it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _LOOKED_INTO: Final = 50
 
 @dataclass(frozen=True)
 class DroppedTable:
-    """A table that was dropped, and the last moment that has it.
+    """A table that was dropped, and the last recovery target that has it.
 
-    :param at: that moment, as `--at` takes it.
+    :param at: this, as `--at` takes it.
     :param is_certain: the table was certainly there; else the schema of the backup before has to be asked for.
     """
 
@@ -48,9 +48,7 @@ def dropped_before(
 ) -> list[DroppedTable]:
     """Return the tables that a recovery target lacks since they were dropped, the newest of each name.
 
-    :param catalog: the target's.
     :param is_meant: whether a table is looked for, by its `schema.name`.
-    :raises DamagedError: a file that tells of a schema is missing or changed.
     """
     there = {table.oid for table in catalog.tables}
     found: dict[str, DroppedTable] = {}
@@ -82,9 +80,9 @@ def _with_drops(target: RecoveryTarget) -> Iterator[tuple[Placed, Placed]]:
 
 
 def _last_moment(oid: int, between: SchemaChanges, changed: int | None) -> tuple[str, bool]:
-    """Return the last moment that has a table, and whether the table was certainly there.
+    """Return the last position that has a table, and whether the table was certainly there.
 
-    :param changed: position of its last change; None where there is none since the backup before.
+    :param changed: position of its last change since the backup before, or None.
     """
     if touched := (between.touches or {}).get((PG_CLASS, oid)):
         return f"lsn:{show_position(touched[-1])}", len(touched) == 1
@@ -98,7 +96,7 @@ def _last_moment(oid: int, between: SchemaChanges, changed: int | None) -> tuple
 def with_last_moment(
     read: ReadCatalog, target: RecoveryTarget, catalog: Catalog, error: UsageError, is_meant: Callable[[str], bool]
 ) -> UsageError:
-    """Return an error on a missing table, with the last moment that has it, and the schema's doubt.
+    """Return an error on a missing table, with the last target that has it, and the schema's doubt.
 
     The parameters are those of `dropped_before`.
     """

@@ -67,10 +67,7 @@ class EngineNames:
         return text.replace(self.mark, "")
 
     def shown_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch without marks.
-
-        Columns are named by them, and statements such as DESCRIBE have names in their rows.
-        """
+        """Return a batch without marks in column names and values: DESCRIBE has names in its rows."""
         if not self._alike and not self._taken:
             return batch
         columns = [self._shown_array(column) for column in batch.columns]

@@ -2,7 +2,7 @@
 
 No catalog has them, and no dump. The log announces a table's name, its columns and its key with its changes. Only
 partitions are published without a backup in between, and one has the columns of its partitioned table. What else it had
-(its bound, indexes and conditions of its own) nobody knows.
+(its bound, indexes and conditions of its own) is not known.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.postgresql.dump.sql_tokens import tokens
 from holdfast.postgresql.restore.plan.name_maps import fitted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from holdfast.archive.history.recovery_target import RecoveryTarget
     from holdfast.postgresql.catalog.catalog import Catalog
@@ -54,10 +54,7 @@ def with_passed(target: RecoveryTarget, catalog: Catalog) -> Catalog:
 
 
 def passed_parts(target: RecoveryTarget, tables: Iterable[Table]) -> Mapping[str, TableParts]:
-    """Return the parts of such tables, by table id: all of their rows are in the changes.
-
-    :param tables: of the recovery target, others among them.
-    """
+    """Return the parts of such tables, by table id: all of their rows are in the changes."""
     passed = {each.record.oid for each in target.passed}
     restored = [table for table in tables if table.oid in passed and table.bound == UNKNOWN_BOUND]
     records = _records(target) if restored else {}
@@ -78,13 +75,7 @@ def passed_parts(target: RecoveryTarget, tables: Iterable[Table]) -> Mapping[str
 
 
 def passed_entries(tables: Iterable[Table], entries: Sequence[DumpEntry]) -> Sequence[DumpEntry]:
-    """Return the entries of a dump with those that create such tables.
-
-    A partition is created as pg_dump does it: as a table of its own, with the columns and conditions of its partitioned
-    table.
-
-    :param tables: of the recovery target, others among them.
-    """
+    """Return the entries of a dump with those that create such tables, as pg_dump creates partitions."""
     passed = [table for table in tables if table.bound == UNKNOWN_BOUND]
     if not passed:
         return entries
@@ -121,7 +112,7 @@ def passed_entries(tables: Iterable[Table], entries: Sequence[DumpEntry]) -> Seq
 
 
 def _columns(sql: str) -> str:
-    """Return the columns and conditions of the statement that creates a table, in their parentheses; "" for others."""
+    """Return the columns and conditions of a CREATE TABLE, in their parentheses; "" for others."""
     text, depth = "", 0
     for token in tokens(sql):
         depth += {"(": 1, ")": -1}.get(token.text, 0)
@@ -161,7 +152,7 @@ def _records(target: RecoveryTarget) -> Mapping[int, Sequence[TableRecord]]:
 
 
 def _table(tables: Mapping[int, Table], records: Sequence[TableRecord]) -> Table | None:
-    """Return a table as its changes tell it; None where they do not tell enough."""
+    """Return a table by its changes; None where they do not say enough."""
     forms = {(repr(record.columns), record.key) for record in records}
     if len(forms) != 1:
         return None
@@ -193,7 +184,7 @@ def _table(tables: Mapping[int, Table], records: Sequence[TableRecord]) -> Table
 
 
 def _root(tables: Mapping[int, Table], columns: Sequence[Column], key: Sequence[int]) -> Table | None:
-    """Return the partitioned table that alone may have had a partition with such columns; None where several may."""
+    """Return the only partitioned table that may have had a partition with such columns, or None."""
     wanted = {(column.name, column.type) for column in columns}
     alike = [
         table
@@ -215,15 +206,10 @@ def _top(tables: Mapping[int, Table], table: Table) -> int:
 
 
 def _as_of_root(columns: Sequence[Column], root: Table) -> tuple[Column, ...]:
-    """Return the columns that a partition has, in the order of its partitioned table.
-
-    Generated ones are not in the log: they have numbers of their own.
-    """
+    """Return a partition's columns, in the order of its root; generated ones are not in the log."""
     numbers = {column.name: column.number for column in columns}
-    return tuple(_numbered(root.columns, numbers))
-
-
-def _numbered(columns: Iterable[Column], numbers: Mapping[str, int]) -> Iterator[Column]:
     last = max(numbers.values(), default=0)
-    for place, column in enumerate(columns, 1):
-        yield replace(column, number=numbers.get(column.name, last + place), missing=None)
+    return tuple(
+        replace(column, number=numbers.get(column.name, last + place), missing=None)
+        for place, column in enumerate(root.columns, 1)
+    )

@@ -1,7 +1,4 @@
-"""SQL on the tables of a recovery target, without a restore.
-
-DuckDB reads the files of the archive.
-"""
+"""SQL on the tables of a recovery target, without a restore: DuckDB reads the archive's files."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ class Query:
         self._memory = memory_bytes
         self._spill = spill
         self._catalog = catalog_of(store, target)
-        self._parts, self._unfit = parts_of(store, target, self._catalog)
+        self._parts, self._unfit = parts_of(catalog_reader(store), target, self._catalog)
         self._tables = self._catalog.tables
         self._names = EngineNames(sql, self._tables)
         self._views: set[int] = set()
@@ -65,12 +62,7 @@ class Query:
         self.notes: list[str] = [target.approximate] if target.approximate else []
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Run the statement and yield its result.
-
-        The first batch is yielded also where it has no rows.
-
-        :raises DamagedError: a file of the archive is not what was written.
-        """
+        """Run the statement and yield its result, at least one batch, which may be empty."""
         with open_engine(self._memory, self._spill) as connection:
             try:
                 self._prepare(connection)
@@ -144,10 +136,7 @@ class Query:
             self.notes.append(f"{table.label}: as the text that PostgreSQL writes: {', '.join(text)}")
 
     def _unread(self, table: Table, why: str) -> str:
-        """Return a query that fails where it is read.
-
-        It has the table's columns.
-        """
+        """Return a query with the table's columns that fails where it is read."""
         fields = schema_of([column for column in table.columns if not column.generated])
         columns = [f"null::{sql_type(field.type)} as {self._names.sql_of(field.name)}" for field in fields]
         text = f"{table.label} cannot be read: {why}".replace("'", "''")
@@ -175,10 +164,7 @@ class Query:
 
 
 def _first_at_least(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a result.
-
-    DuckDB gives none where there are no rows: the columns are then told by an empty one.
-    """
+    """Yield a result's batches; DuckDB gives none without rows, then an empty one has the columns."""
     first = next(reader, None)
     yield pa.RecordBatch.from_pylist([], schema=reader.schema) if first is None else first
     yield from reader

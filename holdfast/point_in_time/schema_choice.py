@@ -1,7 +1,4 @@
-"""Choice between two schemas of a recovery target.
-
-Nobody knows when the one became the other.
-"""
+"""Choice between two schemas of a recovery target, of which it is not known when one became the other."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from holdfast.common.lsn import parse_position
 from holdfast.common.words import named
 from holdfast.point_in_time.composed_target import ComposedTarget, ReadDump, dump_reader, with_composed_schema
 from holdfast.point_in_time.table_names import changes_between
-from holdfast.point_in_time.target_contents import OTHER_FORM, catalog_reader, objects_of, proofs_of_names, read_parts
+from holdfast.point_in_time.target_contents import OTHER_FORM, catalog_reader, objects_of, parts_of, proofs_of_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,10 +30,7 @@ if TYPE_CHECKING:
 
 
 def parse_schema(text: str) -> Schema:
-    """Parse the choice of a schema.
-
-    :raises UsageError: it is none of them.
-    """
+    """Parse the choice of a schema."""
     for each in get_args(Schema):
         if each == text:
             schema: Schema = each
@@ -47,27 +41,22 @@ def parse_schema(text: str) -> Schema:
 def resolve(state: State, store: ObjectStore, source: str, at: str, schema: Schema = "auto") -> RecoveryTarget:
     """Resolve a recovery target with the schema that serves it best.
 
-    The target says what that schema lacks.
-
-    :param at: as `holdfast.archive.history.target_resolution.resolve` takes it, which also tells the errors.
-    :param schema: as `with_schema` takes it.
+    :param at: as `holdfast.archive.history.target_resolution.resolve` takes it, which also names the errors.
     """
     return with_schema(store, target_resolution.resolve(state, store, source, at), schema)
 
 
 def with_schema(store: ObjectStore, target: RecoveryTarget, schema: Schema = "auto") -> RecoveryTarget:
-    """Return a recovery target with the schema that serves it best.
+    """Return a recovery target with the schema that serves it best; it says what that lacks.
 
-    The target says what that schema lacks. Where the schema was changed between two backups, and the log tells which
-    objects were touched when, it is put together of both. So it is where rows of a table are of an earlier backup and
-    do not fit what the table has become: the table has the definition of that backup. Where it is not known when they
-    were touched, the best one is the one by which fewer values are lost that were certainly there, of rows and of
-    columns; of two that are equal in that, the later one where a table was seen to be altered before the target, and
-    else the earlier.
+    Where the schema was changed between two backups, and the log says which objects were touched when, it is put
+    together of both. So it is where rows of a table are of an earlier backup and do not fit what the table has become:
+    the table has the definition of that backup. Where it is not known when they were touched, the best one is the one
+    by which fewer values are lost that were certainly there, of rows and of columns; of two that are equal in that, the
+    later one where a table was seen to be altered before the target, and else the earlier.
 
     :param schema: or this one, where there are two. The later one certainly has none of the tables that were made and
         dropped between both: with it, those that may have been dropped by then are left out.
-    :raises DamagedError: a file that tells of a schema is missing or changed.
     """
     read = catalog_reader(store)
     target = with_unfit(read, target)
@@ -93,7 +82,7 @@ def _rows_of(passed: PassingTable) -> str:
 def _notes_on_passed(
     read: ReadCatalog, target: RecoveryTarget, left: Sequence[PassingTable]
 ) -> tuple[RecoveryTarget, Sequence[str]]:
-    """Return a recovery target that names the tables which only the log tells of, with notes on them."""
+    """Return a recovery target that names the tables which only the log has, with notes on them."""
     there = {table.oid: table.label for table in objects_of(read, target).tables}
     lost = tuple(_rows_of(each) for each in target.passed if each.record.oid not in there)
     log_only = tuple(there[each.record.oid] for each in target.passed if each.record.oid in there)
@@ -136,11 +125,7 @@ def _with_doubts(read: ReadCatalog, target: RecoveryTarget, dropped: Sequence[Pa
 
 
 def unproved(read: ReadCatalog, target: RecoveryTarget) -> dict[int, str]:
-    """Return the tables, by oid, whose names are not proved at a recovery target, and these names.
-
-    :param target: with the schema that is taken.
-    :raises DamagedError: a file that tells of a schema is missing or changed.
-    """
+    """Return the tables, by oid, whose names are not proved at a target with its schema, and these names."""
     proofs = proofs_of_names(read, target, objects_of(read, target).tables)
     displaced = target.composed.displaced if isinstance(target, ComposedTarget) else {}
     return {**{oid: proof.label for oid, proof in proofs.items() if not proof.is_proved}, **displaced}
@@ -149,16 +134,13 @@ def unproved(read: ReadCatalog, target: RecoveryTarget) -> dict[int, str]:
 def with_unfit(read: ReadCatalog, target: RecoveryTarget) -> RecoveryTarget:
     """Return a recovery target whose schema is known, in doubt where rows of a table do not fit it.
 
-    The other schema is that of the backup up to which most of such rows are known. Without these, the target is
-    returned as it is.
-
-    :raises DamagedError: a file that tells of a schema is missing or changed.
+    The other schema is that of the backup up to which most of such rows are known.
     """
     if target.doubt is not None or target.is_snapshot or not any(each.stale for each in target.tables().values()):
         return target
     catalog = objects_of(read, target)
     labels = {str(table.oid): table.label for table in catalog.tables}
-    _, unfit = read_parts(read, target, catalog)
+    _, unfit = parts_of(read, target, catalog)
     rows: dict[str, int] = {}
     cuts: dict[str, Placed] = {}
     for parts in unfit.values():
@@ -174,11 +156,9 @@ def with_unfit(read: ReadCatalog, target: RecoveryTarget) -> RecoveryTarget:
 
 
 def in_parts(read: ReadCatalog, read_dump: ReadDump, target: RecoveryTarget) -> ComposedTarget | None:
-    """Return a recovery target with its schema put together of both; None where it is not known what was touched when.
+    """Return a target with its schema put together; None where it is not known what was touched when.
 
     A table of which it is not known has the definition by which fewer values are lost.
-
-    :raises DamagedError: a file that tells of a schema is missing or changed.
     """
     if target.doubt is None or (target.touches is None and not target.unfit):
         return None
@@ -211,12 +191,7 @@ def in_parts(read: ReadCatalog, read_dump: ReadDump, target: RecoveryTarget) -> 
 def by_both(
     read: ReadCatalog, target: RecoveryTarget, doubt: tuple[Placed, Placed], schema: Schema = "auto"
 ) -> tuple[TargetBySchema, TargetBySchema]:
-    """Return a recovery target by the schema taken, and by the other.
-
-    :param doubt: the target's.
-    :param schema: as `with_schema` takes it.
-    :raises DamagedError: a file that tells of a schema is missing or changed.
-    """
+    """Return a recovery target by the schema taken, and by the other."""
     earlier, later = (TargetBySchema(read, target.by(placed)) for placed in doubt)
     if schema == "auto":
         likely, other = (earlier, later) if target.schema is doubt[0] else (later, earlier)
@@ -225,10 +200,7 @@ def by_both(
 
 
 def _notes(taken: TargetBySchema, other: TargetBySchema, which: str) -> Iterator[str]:
-    """Yield notes on the schema that is taken.
-
-    That there is another one is not among them.
-    """
+    """Yield notes on the schema that is taken."""
     if lacking := taken.lacking(other):
         yield f"it lacks {named(lacking)}, which --schema {which} has"
     if which == "later" and (gone := other.gone(taken)):
@@ -240,9 +212,7 @@ def _notes(taken: TargetBySchema, other: TargetBySchema, which: str) -> Iterator
 
 @dataclass(frozen=True)
 class _Lost:
-    """Rows or values without a place in one of two schemas.
-
-    The log certainly had them at the recovery target.
+    """Rows or values that the log certainly had at the target, without a place in one of two schemas.
 
     :param table: its oid.
     :param count: of rows, or of values of a column; `columns` that a row has, for the weight.
@@ -272,16 +242,13 @@ class TargetBySchema:
         self.target = target
         self.is_later = target.doubt is not None and target.schema is target.doubt[1]
         self.catalog = objects_of(read, target)
-        self.fit, self.unfit = read_parts(read, target, self.catalog)
+        self.fit, self.unfit = parts_of(read, target, self.catalog)
         self._tables = {table.oid: table for table in self.catalog.tables}
         changes = changes_between(target, target.doubt) if target.doubt is not None else {}
         self._forms = {oid: [record for record in records if self._is_told(record)] for oid, records in changes.items()}
 
     def lost(self, other: TargetBySchema) -> list[_Lost]:
-        """Return the rows and values that this schema loses.
-
-        They were there at the recovery target, and are by the other schema.
-        """
+        """Return the rows and values of the recovery target that only the other schema keeps."""
         losses = []
         for oid, table in other._tables.items():
             if not table.has_rows or not (rows := other.rows_of(oid)):
@@ -297,10 +264,7 @@ class TargetBySchema:
         return losses
 
     def _lost_of(self, table: Table, mine: Table, other: TargetBySchema) -> Iterator[_Lost]:
-        """Yield the losses of a table that both schemas have.
-
-        :param table: as the other one has it.
-        """
+        """Yield the losses of a table that both schemas have."""
         name = str(table.oid)
         if self._is_older(name) and not other._is_older(name):
             changes = sum(record.rows for record in other.fit[name].changes)
@@ -317,19 +281,16 @@ class TargetBySchema:
         return table in self.fit and self.fit[table].stale == OTHER_FORM
 
     def rows_of(self, table: int) -> int:
-        """Return the number of rows that a table may have.
-
-        They are those of its snapshot, and what was changed since.
-        """
+        """Return the number of rows that a table may have: of its snapshot, and changed since."""
         parts = self.fit.get(str(table))
         changed = sum(record.rows for record in (parts.changes if parts else self._forms.get(table, ())))
         return changed + (parts.base.rows if parts else 0)
 
     def _is_told(self, record: TableRecord) -> bool:
-        """Return whether changes prove data that only this schema has.
+        """Return whether changes prove that data which only this schema has was there at the target.
 
-        They prove that it was there at the recovery target. What only the later one has was made by then if it was
-        changed before; what only the earlier one has was not dropped yet if it is changed afterwards.
+        What only the later one has was made by then if it was changed before; what only the earlier one has was not
+        dropped yet if it is changed afterwards.
         """
         if self.is_later:
             return parse_position(record.first or "") < self.target.position

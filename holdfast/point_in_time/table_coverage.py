@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from holdfast.point_in_time.composed_target import ReadDump
     from holdfast.point_in_time.target_contents import OlderRows, ReadCatalog
     from holdfast.postgresql.catalog.catalog import Catalog
-    from holdfast.postgresql.catalog.columns import Column
     from holdfast.storage import ObjectStore
 
 _PASSED: Final = "it was made and dropped between two backups, and is in none"
@@ -88,11 +87,7 @@ class TableRange:
 
 @dataclass
 class TableCoverage:
-    """The ranges of one table of a source, each with its outcome.
-
-    :param label: what it was called last.
-    :param ranges: in order; there is none where the table was not.
-    """
+    """The ranges of one table of a source, in order, and the label that it had last."""
 
     label: str
     ranges: list[TableRange] = field(default_factory=list)
@@ -108,7 +103,6 @@ class TableCoverage:
         return all(each.outcome == Outcome("exact") for each in self.ranges)
 
     def describe(self) -> dict[str, Any]:
-        """Return it as `points --json` prints it."""
         return {
             "table": self.label,
             "exact_to": iso(self.exact_to) if self.exact_to else None,
@@ -118,36 +112,25 @@ class TableCoverage:
 
 @dataclass(frozen=True)
 class UnreadRange:
-    """A range that cannot be judged.
-
-    A file that a restore needs is missing or changed.
-    """
+    """A range that cannot be judged: a file that a restore needs is missing or changed."""
 
     start: datetime
     end: datetime
     reason: str
 
     def describe(self) -> dict[str, Any]:
-        """Return it as `points --json` prints it."""
         return {"from": iso(self.start), "to": iso(self.end), "reason": self.reason}
 
 
 @dataclass(frozen=True)
 class TableReport:
-    """The coverage of a source's tables.
-
-    :param tables: by name.
-    :param unread: ranges that cannot be judged.
-    """
+    """The coverage of a source's tables, by name, and the ranges that cannot be judged."""
 
     tables: tuple[TableCoverage, ...]
     unread: tuple[UnreadRange, ...]
 
     def describe(self, globs: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the report as `points --json` prints it.
-
-        It has the tables that match a glob, or else those that are not always exact.
-        """
+        """Return, as `points --json` prints it, the tables that match, or that are not always exact."""
         shown = [each for each in self.tables if (_matches(each, globs) if globs else not each.is_exact)]
         return {
             "tables": [each.describe() for each in shown],
@@ -161,10 +144,7 @@ def _matches(table: TableCoverage, globs: Sequence[str]) -> bool:
 
 
 def table_report(state: State, store: ObjectStore, source: str) -> TableReport:
-    """Return what a restore gives of each table of a source.
-
-    It is over all that can be restored.
-    """
+    """Return what a restore gives of each table of a source, over all that can be restored."""
     read = _Reader(catalog_reader(store), dump_reader(store))
     tables: dict[int, TableCoverage] = {}
     unread: list[UnreadRange] = []
@@ -186,10 +166,7 @@ def _grown(
     part: CoveredRange,
     outcomes: Mapping[int, tuple[str, Outcome]],
 ) -> Mapping[int, TableRange]:
-    """Add the outcomes of a part to the tables.
-
-    They extend the last range of each table where that is the same, else they make one more.
-    """
+    """Add the outcomes of a part to the tables, whose last ranges they extend where these are the same."""
     now: dict[int, TableRange] = {}
     for oid, (label, outcome) in outcomes.items():
         table = tables.setdefault(oid, TableCoverage(label))
@@ -213,9 +190,6 @@ def _outcomes(read: _Reader, source: str, part: CoveredRange, *, whole: bool) ->
     """Return the name and outcome of each table in a part of a covered range, by oid.
 
     Where it is not known when the schema was changed, the one that a restore takes may differ between the ends.
-
-    :param whole: the covered range has the whole source.
-    :raises DamagedError: a file that it needs is missing or changed.
     """
     target = target_at(part, source, part.first, part.end)
     first = _outcomes_at(read, target, whole=whole)
@@ -248,11 +222,7 @@ def _parts(covered: CoveredRange) -> Iterator[CoveredRange]:
 
 
 def _bounds(covered: CoveredRange) -> set[int]:
-    """Return the positions where an outcome may change.
-
-    A snapshot was taken there, other tables are followed than before, or definitions may have changed; also the ends of
-    the range.
-    """
+    """Return the positions where an outcome may change, and the ends of the range."""
     positions = {covered.first, covered.last}
     positions.update(to_of(placed.head) for placed in covered.chain.snapshots)
     for placed in restore_points.telling(covered.chain.changes):
@@ -306,9 +276,5 @@ def _outcome(lack: OlderRows | None, is_schema_known: bool) -> Outcome:
 
 
 def _altered(taken: Catalog, other: Catalog) -> set[int]:
-    here, there = _forms(taken), _forms(other)
-    return {oid for oid in here.keys() | there.keys() if here.get(oid) != there.get(oid)}
-
-
-def _forms(catalog: Catalog) -> Mapping[int, tuple[str, Sequence[Column]]]:
-    return {table.oid: (table.label, table.columns) for table in catalog.with_rows()}
+    one, two = ({table.oid: (table.label, table.columns) for table in each.with_rows()} for each in (taken, other))
+    return {oid for oid in one.keys() | two.keys() if one.get(oid) != two.get(oid)}

@@ -57,8 +57,8 @@ def name_proofs(
     announces with changes. A table that was renamed there and back has none. One that was dropped may have been renamed
     before, where others were. A name that the log alone announces, on both sides, is the likely one.
 
-    :param pair: blocks that tell the schema on both sides of the target; `catalogs`: theirs.
-    :param taken: tables that the log does not tell to have been, or not to have been, touched by then.
+    :param pair: blocks with the schema on both sides of the target; `catalogs`: theirs.
+    :param taken: tables of which the log does not say whether they had been touched by then.
     """
     known = tuple({table.oid: table for table in catalog.tables} for catalog in catalogs)
     holders: dict[str, set[int]] = {}

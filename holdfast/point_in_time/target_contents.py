@@ -1,4 +1,7 @@
-"""Recovery target of a database: its objects and its tables' parts."""
+"""Recovery target of a database: its objects and its tables' parts.
+
+A file of the archive that is missing or changed is a DamagedError.
+"""
 
 from __future__ import annotations
 
@@ -54,14 +57,11 @@ ReadCatalog = Callable[["FileRecord"], Catalog]
 """Returns the record of the objects that a file holds."""
 
 _KEPT = 4
-"""Records that a reader keeps: those of the schemas around a moment."""
+"""Records that a reader keeps: those of the schemas around a target."""
 
 
 def catalog_reader(store: ObjectStore) -> ReadCatalog:
-    """Return a reader of catalogs that keeps the last few.
-
-    Reading one takes a while, of thousands of tables.
-    """
+    """Return a reader of catalogs that keeps the last few: of thousands of tables one takes a while."""
     return lru_cache(_KEPT)(partial(_read_catalog, store))
 
 
@@ -70,12 +70,7 @@ def _read_catalog(store: ObjectStore, file: FileRecord) -> Catalog:
 
 
 def catalog_of(store: ObjectStore, target: RecoveryTarget) -> Catalog:
-    """Return the catalog of a recovery target, with sequence values.
-
-    These are as far as it is known where the sequences stood.
-
-    :raises DamagedError: a file of it is missing or changed.
-    """
+    """Return the catalog of a recovery target, with sequence values as far as they are known."""
     catalog = objects_of(catalog_reader(store), target)
     recorded = _read_sequences(store, target.sequences.block)
     if target.sequences_before is None:
@@ -89,10 +84,7 @@ def catalog_of(store: ObjectStore, target: RecoveryTarget) -> Catalog:
 
 
 def objects_of(read: ReadCatalog, target: RecoveryTarget) -> Catalog:
-    """Return the catalog of a recovery target, without the values of sequences.
-
-    :param read: as `catalog_reader` returned it.
-    """
+    """Return the catalog of a recovery target, without the values of sequences."""
     taken = named = taken_catalog(read, target)
     with suppress(DamagedError):  # the catalog that is not taken tells of names, and of nothing else
         named = with_announced_names(taken, proofs_of_names(read, target, taken.tables))
@@ -108,7 +100,6 @@ def proofs_of_names(read: ReadCatalog, target: RecoveryTarget, tables: Iterable[
     """Return what is proved of the names of tables that may have had others at a recovery target, by oid.
 
     :param target: with the schema that is taken.
-    :raises DamagedError: a file that tells of a schema is missing or changed.
     """
     pair = target.pair if isinstance(target, ComposedTarget) else target.doubt
     if pair is None or (target.unfit and target.schema is pair[1] and not isinstance(target, ComposedTarget)):
@@ -121,10 +112,7 @@ def proofs_of_names(read: ReadCatalog, target: RecoveryTarget, tables: Iterable[
 
 
 def _configuration(store: ObjectStore, target: RecoveryTarget, catalog: Catalog) -> Iterable[Configuration]:
-    """Return the rows that extensions keep at a recovery target.
-
-    They are as the backup before it has read them.
-    """
+    """Return the rows that extensions keep at a recovery target, as the backup before has read them."""
     if target.sequences_before is None or not catalog.configuration:
         return catalog.configuration
     before = _read_catalog(store, target.sequences_before.block.catalog)
@@ -150,28 +138,13 @@ def sequences_to_json(values: tuple[SequenceValue, ...]) -> bytes:
 
 
 def parts_of(
-    store: ObjectStore, target: RecoveryTarget, catalog: Catalog
-) -> tuple[dict[str, TableParts], dict[str, TableParts]]:
-    """Return the parts of a recovery target's tables, by table id.
-
-    Those whose rows do not fit what the tables are there come second. Where the schema that is taken is that of before
-    a table was altered, and changes of it since count, it has the rows of its snapshot.
-
-    Rows that are older than the target may be of another form than the table has there, and nobody knows how they
-    become of this one.
-
-    :param catalog: the target's, as `catalog_of` returned it.
-    :raises DamagedError: a file of it is missing or changed.
-    """
-    return read_parts(catalog_reader(store), target, catalog)
-
-
-def read_parts(
     read: ReadCatalog, target: RecoveryTarget, catalog: Catalog
 ) -> tuple[dict[str, TableParts], dict[str, TableParts]]:
-    """Return the parts of tables, as `parts_of` does.
+    """Return the parts of a recovery target's tables, by table id; second, those that do not fit.
 
-    :param read: as `catalog_reader` returned it: whoever looks at many moments keeps it.
+    Where the schema that is taken is that of before a table was altered, and changes of it since count, it has the rows
+    of its snapshot. Rows that are older than the target may be of another form than the table has there, and it is not
+    known how they become of this one.
     """
     now = {str(table.oid): table for table in catalog.tables}
     fit: dict[str, TableParts] = {}
@@ -214,9 +187,7 @@ class OlderRows:
 def older_rows(
     target: RecoveryTarget, tables: Iterable[Table], fit: Mapping[str, TableParts], unfit: Mapping[str, TableParts]
 ) -> list[OlderRows]:
-    """Return the tables without their exact rows at a recovery target.
-
-    First come those that have older ones.
+    """Return the tables without their exact rows at a target, first those that have older ones.
 
     :param tables: of the target's catalog; `fit` and `unfit`: as `parts_of` returned them for it.
     """
@@ -243,10 +214,10 @@ def _next_snapshots(target: RecoveryTarget) -> Mapping[str, Placed]:
 
 
 def _are_of_other_form(target: RecoveryTarget, parts: TableParts, table: Table) -> bool:
-    """Return whether changes do not fit the earlier schema in use.
+    """Return whether changes that count came once a column of the earlier schema in use was altered.
 
-    They count, and came once a column had been altered. A column that takes more than it did may have values that it
-    did not take then; and where whole rows are told apart, those that lack a column are none of the snapshot's.
+    A column that takes more than it did may have values that it did not take then; and where whole rows are told apart,
+    those that lack a column are none of the snapshot's.
     """
     if (since := _earlier_schema(target, table)) is None:
         return False
@@ -296,9 +267,7 @@ def fits(before: Catalog, now: Catalog, table: Table) -> bool:
 def can_become(before: Table, now: Table) -> bool:
     """Return whether stored values can be converted to the current types.
 
-    Some types are stored alike by PostgreSQL and kept otherwise here: int4 as a number, oid and regclass as text.
-
-    :param before: what it was when they were written.
+    Some types are stored alike by PostgreSQL and kept otherwise in Parquet: int4 as a number, oid and regclass as text.
     """
     if before.columns == now.columns:
         return True
@@ -313,10 +282,7 @@ def can_become(before: Table, now: Table) -> bool:
 
 
 def history_of(parts: TableParts, table: Table) -> TableHistory:
-    """Return a table's history, in its form at a recovery target.
-
-    Generated columns are left out: changes do not hold them.
-    """
+    """Return a table's history, in its form at a target, without generated columns: changes lack them."""
     columns = tuple(column for column in table.columns if not column.generated)
     history = TableHistory(
         table=parts.base.id,
@@ -335,9 +301,6 @@ def history_of(parts: TableParts, table: Table) -> TableHistory:
 
 
 def missing_values(columns: Sequence[Column]) -> Mapping[int, pa.Scalar]:
-    """Return each column's value in rows older than the column.
-
-    The values are given by field id.
-    """
+    """Return each column's value in rows older than the column, by field id."""
     row = conform(_NOTHING, columns)
     return {field_id(field): array[0] for field, array in zip(row.schema, row.columns, strict=True)}

@@ -1,7 +1,4 @@
-"""Reading of an archive without locks.
-
-A reader that may not write relies on the grace of a vacuum, and reports when it is over.
-"""
+"""Reading of an archive without locks, which relies on the grace of a vacuum."""
 
 from __future__ import annotations
 
@@ -20,13 +17,13 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def still_there(
+def read_unlocked(
     store: ObjectStore, target: RecoveryTarget, progress: Callable[[str], object] = lambda step: None
 ) -> Iterator[None]:
     """Check at the block's end that all files of a recovery target are still there.
 
-    :param progress: is told what is done.
-    :raises DamagedError: some are not; says so where the moment was removed from the archive meanwhile.
+    :param progress: is called with each step.
+    :raises DamagedError: some are not; says so where the target was removed from the archive meanwhile.
     """
     try:
         yield

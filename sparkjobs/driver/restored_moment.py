@@ -43,7 +43,7 @@ class RestoredMoment:
         self._store = store
         self._moment = moment
         self.catalog = catalog_of(store, moment)
-        self.parts, self._unfit = parts_of(store, moment, self.catalog)
+        self.parts, self._unfit = parts_of(catalog_reader(store), moment, self.catalog)
 
     def entries(self, server_version: int) -> Sequence[DumpEntry]:
         """Return the entries of its schema dump.

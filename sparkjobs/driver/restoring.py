@@ -25,8 +25,7 @@ from holdfast.postgresql.restore.plan.plan import (
     without_tablespaces,
 )
 from holdfast.postgresql.restore.plan.stages import as_partitions, built_on, keys_of
-from holdfast.postgresql.restore.plan.tablespace_choice import check_tablespaces, used_by
-from holdfast.postgresql.restore.plan.target_state import Target, read_target
+from holdfast.postgresql.restore.plan.target_state import Target, check_tablespaces, read_target
 from holdfast.postgresql.restore.rights.guard import lower_guard
 from holdfast.postgresql.restore.rights.owner_choice import owned_by
 from holdfast.postgresql.restore.rights.restricted_login import (
@@ -241,7 +240,7 @@ class Restoring:
             harmless=self._wish.has_harmless_roles,
             owners=owners_of(plan) if self._wish.creates_roles else (),
         )
-        check_tablespaces(self._session, self._address, used_by(plan.entries))
+        check_tablespaces(self._session, self._address, plan.tablespaces)
         if plan.large_objects:
             check_comparable(self._session, self._address)
         return roles

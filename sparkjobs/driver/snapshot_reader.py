@@ -27,7 +27,7 @@ from holdfast.postgresql.catalog.database_settings import trusted_only
 from holdfast.postgresql.connection.reading_role import reading_address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump.dump import begin_dump
-from holdfast.postgresql.dump.schema_digest import schema_digest
+from holdfast.postgresql.dump.dump_entries import schema_digest
 from holdfast.postgresql.logical.stream import Seen, schema_fingerprint
 from holdfast.postgresql.logical.stream import seen as look_at
 from holdfast.postgresql.snapshot.export import Snapshot

@@ -20,8 +20,9 @@ from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.runs import RunRecord, read_last
 from holdfast.common.errors import exit_code_of
 from holdfast.operations import job_process
-from holdfast.replication.log.errors import MissingFilesError
+from holdfast.replication.log.errors import FilesAwayError, MissingFilesError
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
+from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.sync import sync_of_result
 from holdfast.storage import ObjectStore
 from holdfast.storage.encryption.key_source import ENVIRONMENT as KEY_VARIABLE

@@ -1,6 +1,6 @@
 """Large objects: their contents are the rows of pg_largeobject, their definitions stand in the catalog record.
 
-pg_dump writes definitions only together with contents, so they are read here; `large_object_definitions` creates them.
+pg_dump writes definitions only together with contents, so they are read here; `object_creation` creates them.
 Contents are written with lo_put, which any role may use on its own objects; pg_largeobject itself can be written by
 superusers only.
 """

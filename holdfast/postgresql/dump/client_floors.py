@@ -1,4 +1,4 @@
-"""The oldest safe minor versions of PostgreSQL's clients: one table of advisories, and what is below it.
+"""The oldest safe minor versions of PostgreSQL's clients, by one table of advisories.
 
 A server is another matter: an old one is dumped by a new pg_dump. What counts is the code that runs here and that a
 database's owner, or a server's, can attack by what the database holds or answers.
@@ -15,7 +15,6 @@ LIBPQ = "libpq"
 """The client library, as psycopg has loaded it."""
 
 LIBPQ_REMEDY = "pip install --upgrade 'psycopg[binary]', or upgrade the machine's libpq where psycopg uses that"
-"""What to do about an old one."""
 
 
 class Release(NamedTuple):
@@ -84,7 +83,7 @@ it lists was never mended of it; one that is newer came after it, and is safe.
 
 
 def floor_of(client: str, major: int) -> Release | None:
-    """Return the oldest safe release of a client in a major version; None where none of it is known to be safe.
+    """Return the oldest safe release of a client in a major version; None where none is.
 
     :param client: the name of a program, or `LIBPQ`.
     """
@@ -95,10 +94,7 @@ def floor_of(client: str, major: int) -> Release | None:
 
 
 def why_unsafe(client: str, release: Release) -> str:
-    """Return in words why a release of a client is unsafe; "" where it is not.
-
-    An example is `pg_dump 15.18 is older than 15.19, which mends CVE-2026-19385`.
-    """
+    """Return why a release is unsafe, as `pg_dump 15.18 is older than 15.19, which mends CVE-2026-19385`, or ""."""
     open_ones = [each for each in ADVISORIES if client in each.clients and not each.is_mended(release)]
     cves = ", ".join(cve for advisory in open_ones for cve in advisory.cves)
     if not cves:
@@ -117,10 +113,7 @@ def floor_from(client: str, major: int) -> Release:
 
 
 def libpq_release() -> Release:
-    """Return the release of libpq that psycopg has loaded.
-
-    The Arrow driver has a libpq of its own inside, which tells no version.
-    """
+    """Return the release of libpq that psycopg has loaded; the Arrow driver's own tells none."""
     import psycopg  # which most users of the programs have loaded already, and a command's help does not need
 
     return Release(*divmod(psycopg.pq.version(), 10000))

@@ -44,8 +44,8 @@ def begin_dump(
     format, and what it warned of. What a restore has left in the database is not in it.
 
     :param server_version: such as 180006; pg_dump must be at least of this major version.
-    :raises BusyError: somebody waits to change a table, and does not give way in QUEUE_WAIT_S.
-    :raises RefusedError: the address asks for TLS, and every pg_dump here was built without it.
+    :raises BusyError: a change of a table is waiting, and does not give way in QUEUE_WAIT_S.
+    :raises RefusedError: the address asks for TLS, and no pg_dump on this machine was built with it.
     """
     program = need_program("pg_dump", at_least=server_version // 10000, tls=address.tls)
     with tempfile.TemporaryDirectory(prefix="holdfast-", ignore_cleanup_errors=True) as folder:
@@ -81,12 +81,9 @@ def begin_dump(
 
 
 def script_of(dump: bytes, section: str, *, server_version: int) -> str:
-    """Return the SQL of one section, with a comment before each entry.
-
-    The comment holds the entry's identity and dependencies.
+    """Return the SQL of one section, each entry behind a comment of its identity and needs.
 
     :param section: "pre-data" or "post-data".
-    :raises HoldfastError: there is no pg_restore that can read it.
     :raises RefusedError: it was written under settings under which it would be read as something else.
     """
     program = need_program("pg_restore", at_least=max(server_version // 10000, _reader_of(dump)))
@@ -101,10 +98,9 @@ def script_of(dump: bytes, section: str, *, server_version: int) -> str:
 
 
 def _reader_of(dump: bytes) -> int:
-    """Return the version of the oldest pg_restore that can read a dump.
+    """Return the version of the oldest pg_restore that can read a dump, or 0.
 
-    It follows from the format's version, which stands behind the dump's first letters; 0 where that is not
-    known.
+    It follows from the format's version, which stands behind the dump's first letters.
     """
     minor = dump[6] if dump.startswith(b"PGDMP\x01") and len(dump) > 6 else 0
     return _READERS.get(minor, 0)

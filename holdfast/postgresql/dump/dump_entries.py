@@ -1,16 +1,18 @@
 """Entries of a schema dump, with their kinds, dependencies and SQL.
 
-Read from the script that `pg_restore --file=- --verbose` writes. Unlike `--list`, it separates the parts of
-each entry exactly, also where names hold spaces; the SQL is what pg_restore itself would run.
+Read from the script that `pg_restore --file=- --verbose` writes. Unlike `--list`, it separates the parts of each entry
+exactly, also where names hold spaces; the SQL is what pg_restore itself would run.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from holdfast.common.errors import DamagedError
+from holdfast.common.errors import DamagedError, HoldfastError
 from holdfast.postgresql.catalog.own_objects import (
     GUARD,
     LEDGER,
@@ -20,10 +22,12 @@ from holdfast.postgresql.catalog.own_objects import (
     PUBLISH_TRIGGER,
 )
 from holdfast.postgresql.dump.dump import script_of
-from holdfast.postgresql.dump.sql_tokens import COMMENT, Token, chain_at, tokens
+from holdfast.postgresql.dump.sql_tokens import COMMENT, Token, chains, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from holdfast.postgresql.catalog.catalog import Catalog
 
 Section = Literal["pre-data", "post-data"]
 
@@ -33,7 +37,6 @@ RELATIONS = TABLES | {"VIEW", "MATERIALIZED VIEW"}
 
 _SCHEMAS = frozenset({LOG_SCHEMA, PUBLISH_SCHEMA})
 _TRIGGERS = frozenset({*LOG_TRIGGERS, PUBLISH_TRIGGER, GUARD})
-"""Of ours."""
 
 _WORDS = {
     "ACL": "privileges",
@@ -91,9 +94,7 @@ class DumpEntry:
         """Return its name without the arguments that stand behind a routine's."""
         if self.kind not in ROUTINES:
             return self.name
-        found = list(tokens(self.sql))
-        chains = (chain_at(found, place) for place in range(len(found)))
-        named = (chain[1] for chain in chains if len(chain) > 1 and chain[0] == self.schema)
+        named = (chain[1] for chain in chains(self.sql) if chain[0] == self.schema)
         return next((name for name in named if self.name.startswith(f"{name}(")), self.name.partition("(")[0])
 
     @property
@@ -103,7 +104,6 @@ class DumpEntry:
 
     @property
     def full_name(self) -> str:
-        """Return its name with its schema."""
         return f"{self.schema}.{self.name}" if self.schema else self.name
 
     @property
@@ -115,11 +115,10 @@ class DumpEntry:
 def read_entries(dump: bytes, *, server_version: int) -> tuple[DumpEntry, ...]:
     """Return a dump's entries in an order that allows their creation.
 
-    Publications and event triggers of ours are left out: they belong to the backup of the source, and nobody would drop
-    them elsewhere. So is what a restore had left in the source, which older releases backed up.
+    Publications and event triggers of ours are left out: they belong to the backup of the source, and would never be
+    dropped elsewhere. So is what a restore had left in the source, which older releases backed up.
 
     :param server_version: such as 180006; of the server they are for.
-    :raises DamagedError: it is not what pg_restore writes.
     """
     sections: tuple[Section, ...] = ("pre-data", "post-data")
     return tuple(
@@ -142,10 +141,7 @@ def _is_ours(entry: DumpEntry) -> bool:
 
 
 def parse_script(script: str, section: Section) -> Iterator[DumpEntry]:
-    """Yield the entries of one section's script.
-
-    :raises DamagedError: an entry without a title.
-    """
+    """Yield the entries of one section's script."""
     settings: dict[str, str] = {}
     for comments, sql in _pieces(script):
         body, following = _split_settings(sql)
@@ -156,10 +152,7 @@ def parse_script(script: str, section: Section) -> Iterator[DumpEntry]:
 
 
 def _exactly_named(entry: DumpEntry) -> DumpEntry:
-    """Return the entry with the line breaks of its name restored.
-
-    pg_dump writes blanks for them in its comments.
-    """
+    """Return the entry with the line breaks of its name, for which pg_dump's comments have blanks."""
     if not _BROKEN_NAME.search(entry.sql):
         return entry
     names = {_BREAK.sub(" ", token.identifier): token.identifier for token in tokens(entry.sql) if token.is_identifier}
@@ -174,10 +167,7 @@ def _split_settings(sql: str) -> tuple[str, str]:
 
 
 def _pieces(script: str) -> Iterator[tuple[list[str], str]]:
-    """Yield the comments and the SQL of each entry.
-
-    The comments describe the entry. The first pair is the script's beginning, without comments.
-    """
+    """Yield the comments and the SQL of each entry, first the script's beginning without comments."""
     comments: list[str] = []
     parts: list[str] = []
     for token in tokens(script, coarse=True):
@@ -216,3 +206,29 @@ def _entry(comments: Iterable[str], section: Section, sql: str, settings: str) -
         sql=sql,
         settings=settings,
     )
+
+
+_OF_ROWS = frozenset({"filenode", "toast", "pages", "size", "estimated_rows"})
+
+_NO_DEFINITIONS = frozenset({"sequences", "large_objects", "large_object_groups", "configuration", "database_settings"})
+"""Parts of a catalog's record of rows, or of the database itself: that there is a sequence is in the dump."""
+
+
+def schema_digest(catalog: Catalog, dump: bytes) -> str:
+    """Return a digest that is equal for equal definitions; "" without a suitable pg_restore.
+
+    TRUNCATE alters the server's catalog, and no definition.
+    """
+    try:
+        entries = read_entries(dump, server_version=catalog.server_version)
+    except HoldfastError:
+        return ""
+    definitions = [
+        catalog.model_dump(mode="json", exclude={"tables", *_NO_DEFINITIONS}),
+        [table.model_dump(mode="json", exclude=set(_OF_ROWS)) for table in catalog.tables],
+        [
+            (entry.section, entry.class_oid, entry.oid, entry.kind, entry.full_name, entry.sql, entry.settings)
+            for entry in entries
+        ],
+    ]
+    return hashlib.sha256(json.dumps(definitions, sort_keys=True).encode()).hexdigest()

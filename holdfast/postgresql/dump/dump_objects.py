@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from holdfast.postgresql.dump.dump_entries import RELATIONS
-from holdfast.postgresql.dump.sql_tokens import chain_at, tokens
+from holdfast.postgresql.dump.sql_tokens import chains
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,12 +28,7 @@ Key = tuple[object, ...]
 
 @dataclass
 class DumpObject:
-    """An object with what is said of it.
-
-    :param entry: that creates it.
-    :param parts: of it, such as defaults, in order.
-    :param comments, privileges: about it.
-    """
+    """An object: the entry that creates it, its parts such as defaults, comments and privileges."""
 
     entry: DumpEntry
     parts: list[DumpEntry] = field(default_factory=list)
@@ -48,7 +43,6 @@ class DumpObject:
         )
 
     def add(self, entry: DumpEntry) -> None:
-        """Add an entry about the object."""
         kinds = ((COMMENTS, self.comments), (PRIVILEGES, self.privileges))
         next((found for kind, found in kinds if entry.kind in kind), self.parts).append(entry)
 
@@ -92,8 +86,7 @@ class DumpObjects:
         found = self.objects[key]
         needs = {self.keys[need] for one in (found.entry, *found.parts) for need in one.needs if need in self.keys}
         if found.entry.kind == "SEQUENCE OWNED BY":  # by pg_dump's account it needs the sequence alone
-            words = list(tokens(found.entry.sql))
-            names = (chain_at(words, place)[:2] for place in range(len(words)))
+            names = (chain[:2] for chain in chains(found.entry.sql))
             needs.update(self._relations[name] for name in names if name in self._relations)
         return needs - {key}
 
@@ -107,7 +100,7 @@ class DumpObjects:
 def places(first: DumpObjects, second: DumpObjects) -> tuple[Mapping[int, float], Mapping[int, float]]:
     """Return the places of both dumps' entries in one order, by their numbers.
 
-    It is that of the first dump; what only the second one has follows what comes before it there.
+    It is that of the first dump; what only the second one has follows what comes before it in that one.
     """
     found = {entry.id: float(place) for place, entry in enumerate(first.entries)}
     known = {first.name_of(entry): found[entry.id] for entry in first.entries}

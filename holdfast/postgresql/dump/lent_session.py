@@ -31,19 +31,11 @@ if TYPE_CHECKING:
 
 _PORT: Final = 5432
 _ENCRYPTION: Final = (80877103, 80877104)
-"""Requests for TLS and GSS, which nobody needs within one machine."""
+"""Requests for TLS and GSS, which are not needed within one machine."""
 
-_TOLD: Final = (
-    "server_version",
-    "server_encoding",
-    "client_encoding",
-    "is_superuser",
-    "session_authorization",
-    "DateStyle",
-    "IntervalStyle",
-    "TimeZone",
-    "integer_datetimes",
-    "standard_conforming_strings",
+_REPORTED: Final = (
+    *("server_version", "server_encoding", "client_encoding", "is_superuser", "session_authorization"),
+    *("DateStyle", "IntervalStyle", "TimeZone", "integer_datetimes", "standard_conforming_strings"),
 )
 _STATES: Final = {
     psycopg.pq.TransactionStatus.IDLE: b"I",
@@ -80,7 +72,7 @@ class _Answers:
     def __init__(self, stream: io.BufferedRWPair, session: Connection) -> None:
         self._stream = stream
         self._session = session
-        self._told: dict[str, bytes] = {}
+        self._reported: dict[str, bytes] = {}
 
     def run(self) -> None:
         while _number(self._body()) in _ENCRYPTION:
@@ -135,10 +127,10 @@ class _Answers:
 
     def _ready(self) -> None:
         connection = self._session.pgconn
-        for name in _TOLD:
+        for name in _REPORTED:
             value = connection.parameter_status(name.encode()) or b""
-            if self._told.get(name) != value:
-                self._told[name] = value
+            if self._reported.get(name) != value:
+                self._reported[name] = value
                 self._send(b"S", name.encode() + b"\0" + value + b"\0")
         self._send(b"Z", _STATES.get(psycopg.pq.TransactionStatus(connection.transaction_status), b"E"))
         self._stream.flush()

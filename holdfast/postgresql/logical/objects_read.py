@@ -10,7 +10,7 @@ import psycopg
 from holdfast.common.errors import HoldfastError
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump.dump import dump_schema
-from holdfast.postgresql.dump.schema_digest import schema_digest
+from holdfast.postgresql.dump.dump_entries import schema_digest
 from holdfast.postgresql.logical import stream as streams
 from holdfast.postgresql.snapshot.export import export_plain
 from holdfast.postgresql.snapshot.obstacles import obstacles, refuse

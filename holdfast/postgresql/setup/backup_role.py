@@ -1,8 +1,8 @@
 """Backup roles, with a record of the rights given by setup.
 
-What was given is recorded in the role's comment, so that exactly this is taken back, and a role that was
-there before is never dropped. The record only chooses among rights that are worked out again: no text of
-it is ever run, since others may be able to change a comment.
+What was given is recorded in the role's comment, so that exactly this is taken back, and a role that was there before
+is never dropped. The record only chooses among rights that are worked out from the database: no text of it is ever run,
+since others may be able to change a comment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,20 @@ if TYPE_CHECKING:
     from holdfast.postgresql.connection.session import Connection
 
 MARK = "Holdfast source setup: "
-"""What our part of a role's comment begins with."""
+
+
+@dataclass(frozen=True)
+class GrantChange:
+    """Change of rights, given or taken back, with its statements.
+
+    :param key: names it in the record of what was given.
+    :param had: what of it was so before.
+    """
+
+    why: str
+    statements: tuple[str, ...]
+    key: str = ""
+    had: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -38,10 +51,7 @@ class BackupRoleRecord:
 
     @classmethod
     def parse(cls, comment: str | None) -> BackupRoleRecord:
-        """Read a role's comment.
-
-        :raises RefusedError: our part of it was changed by somebody.
-        """
+        """Read a role's comment."""
         words, mark, ours = (comment or "").partition(MARK)
         if not mark:
             return cls(comment, (), {})
@@ -66,7 +76,7 @@ class BackupRoleRecord:
         return f"{self.words} {ours}" if self.words else ours
 
     def with_database(self, name: str, given: Mapping[str, Sequence[str]] | None) -> BackupRoleRecord:
-        """Return this with something else given in one database; None forgets the database."""
+        """Return this with other rights in one database; None forgets the database."""
         others = {each: rights for each, rights in self.databases.items() if each != name}
         return replace(self, databases=others if given is None else {**others, name: given})
 
@@ -87,7 +97,6 @@ class Role:
 
     @property
     def quoted(self) -> str:
-        """Return the name as SQL writes it."""
         return ident(self.name)
 
     @property
@@ -97,10 +106,7 @@ class Role:
 
 
 def read_role(session: Connection, name: str) -> Role:
-    """Read a role as it is now.
-
-    :raises UsageError: no role can have this name.
-    """
+    """Read a role as it is now."""
     if name.startswith("pg_") or name in ("public", "none") or not 0 < len(name.encode()) < 64:
         raise UsageError(f"{name!r} cannot name a role for backups: choose another --role")
     row = session.execute(
@@ -111,15 +117,5 @@ def read_role(session: Connection, name: str) -> Role:
     ).fetchone()
     if row is None:
         return Role(name, exists=False)
-    superuser, login, inherits, bypassrls, replication, reads_all, comment = row
-    return Role(
-        name,
-        exists=True,
-        superuser=superuser,
-        login=login,
-        inherits=inherits,
-        bypassrls=bypassrls,
-        replication=replication,
-        reads_all=reads_all,
-        record=BackupRoleRecord.parse(comment),
-    )
+    flags = dict(zip(("superuser", "login", "inherits", "bypassrls", "replication", "reads_all"), row, strict=False))
+    return Role(name, exists=True, **flags, record=BackupRoleRecord.parse(row[-1]))

@@ -1,9 +1,7 @@
-"""Grants for a backup role on one server: planned, scripted or run.
+"""Grants for a backup role on one server, given and taken back: planned, scripted or run.
 
-They are given and taken back.
-
-A plan holds only what is missing, so a second one is empty. What belongs to the whole server (the role, its
-attributes and memberships) is done in the transaction of the first database, or taken back in that of the last.
+A plan holds only what is missing, so a second one is empty. What belongs to the whole server (the role, its attributes
+and memberships) is done in the transaction of the first database, or taken back in that of the last.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from holdfast.postgresql.catalog.catalog_queries import USER_SCHEMA
 from holdfast.postgresql.connection.reading_role import reader_of
 from holdfast.postgresql.connection.session import connect, first_column, first_value, session_role
 from holdfast.postgresql.connection.sql import ident, literal
-from holdfast.postgresql.setup.backup_role import MARK, BackupRoleRecord, Role, read_role
+from holdfast.postgresql.setup.backup_role import MARK, BackupRoleRecord, GrantChange, Role, read_role
 from holdfast.postgresql.setup.schema_rights import read_schemas
 from holdfast.postgresql.setup.stream_rights import (
     dropped_slots,
@@ -32,23 +30,15 @@ from holdfast.postgresql.setup.stream_rights import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from holdfast.postgresql.connection.address import Address
     from holdfast.postgresql.connection.session import Connection
-    from holdfast.postgresql.setup.stream_rights import OwnersTask, WantedStream
+    from holdfast.postgresql.setup.stream_rights import WantedStream
 
 
 _CREATED = "created"
 _MEMBER = "pg_read_all_data"
-
-
-@dataclass(frozen=True)
-class GrantChange:
-    """Change of rights, given or taken back, with its statements."""
-
-    why: str
-    statements: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -88,7 +78,6 @@ def plan_setup(
     :param per_schema: give rights on each schema instead of the membership in pg_read_all_data.
     :param replication: give the REPLICATION right, for an exact log position.
     :param streams: by database, what is to be followed there; it takes the REPLICATION right, too.
-    :raises RefusedError: the role cannot be given what it needs.
     """
     with connect(address) as session:
         role = read_role(session, role_name)
@@ -97,7 +86,7 @@ def plan_setup(
     if role.superuser and not streams:
         return Plan(role.name, (), (f"{role.name} is a superuser and needs nothing: name another role with --role",))
     wanted = _Wanted(per_schema, replication or bool(streams), streams or {})
-    found: list[tuple[str, list[_Lack]]] = []
+    found: list[tuple[str, list[GrantChange]]] = []
     hides = False
     offered: dict[str, None] = {}
     for database in databases:
@@ -108,10 +97,10 @@ def plan_setup(
                 offered |= dict.fromkeys(offers(session, wanted.streams[database]))
     of_role = list(_role_lacks(role, version, wanted, bypassrls=hides))
     record = replace(role.record, of_role=(*role.record.of_role, *(lack.key for lack in of_role)))
-    changes, parts = [lack.change for lack in of_role], []
+    changes, parts = of_role, []
     written = role.record.comment()
     for database, lacks in found:
-        changes += [lack.change for lack in lacks]
+        changes += lacks
         if lacks or record.of_role:
             given = {**{lack.key: lack.had for lack in lacks}, **record.databases.get(database, {})}
             record = record.with_database(database, given)
@@ -132,10 +121,7 @@ order by s.setdatabase limit 1
 
 
 def _refuse_another(session: Connection, role: Role, databases: Sequence[str]) -> None:
-    """Refuse a role that becomes another one as it logs in.
-
-    :raises RefusedError: it does; what it is given would not count.
-    """
+    """Refuse a role that becomes another one as it logs in: what it is given would not count."""
     row = session.execute(_BECOMES, (role.name, list(databases))).fetchone()
     if row is not None:
         within = f" in database {ident(row[1])}" if row[1] else ""
@@ -147,40 +133,25 @@ def _refuse_another(session: Connection, role: Role, databases: Sequence[str]) -
 
 @dataclass(frozen=True)
 class _Wanted:
-    """Options for the rights of a role; see `plan_setup`."""
-
     per_schema: bool
     replication: bool
     streams: Mapping[str, WantedStream]
 
 
-@dataclass(frozen=True)
-class _Lack:
-    """Missing right of a role, with the change that gives it.
-
-    :param key: names it in the record.
-    :param had: what of it the role has already.
-    """
-
-    key: str
-    change: GrantChange
-    had: Sequence[str] = ()
-
-
 def _still_lacks(session: Connection, name: str, wanted: _Wanted) -> list[str]:
     role = read_role(session, name)
     of_role = _role_lacks(role, session.info.server_version, wanted, bypassrls=_hides_rows(session, role))
-    return [lack.change.why for lack in (*of_role, *_lacks(session, role, wanted))]
+    return [lack.why for lack in (*of_role, *_lacks(session, role, wanted))]
 
 
-def _role_lacks(role: Role, version: int, wanted: _Wanted, *, bypassrls: bool) -> Iterator[_Lack]:
+def _role_lacks(role: Role, version: int, wanted: _Wanted, *, bypassrls: bool) -> Iterator[GrantChange]:
     if role.superuser:
         return
     if not role.exists:
         made = f"CREATE ROLE {role.quoted} LOGIN;"
-        yield _Lack(_CREATED, GrantChange("who backups log in as; without a password yet", (made,)))
+        yield GrantChange("who backups log in as; without a password yet", (made,), _CREATED)
     elif not role.login:
-        yield _Lack("login", GrantChange("backups log in as this role", (f"ALTER ROLE {role.quoted} LOGIN;",)))
+        yield GrantChange("backups log in as this role", (f"ALTER ROLE {role.quoted} LOGIN;",), "login")
     if not wanted.per_schema and not role.reads_all:
         if not role.inherits and version < 160000:
             raise RefusedError(
@@ -189,13 +160,13 @@ def _role_lacks(role: Role, version: int, wanted: _Wanted, *, bypassrls: bool) -
             )
         how = "" if role.inherits else " WITH INHERIT TRUE"
         why = "read all schemas, tables and sequences of every database it may connect to"
-        yield _Lack(_MEMBER, GrantChange(why, (f"GRANT {_MEMBER} TO {role.quoted}{how};",)))
+        yield GrantChange(why, (f"GRANT {_MEMBER} TO {role.quoted}{how};",), _MEMBER)
     if bypassrls and not role.bypassrls:
         why = "read all rows of tables with row-level security"
-        yield _Lack("bypassrls", GrantChange(why, (f"ALTER ROLE {role.quoted} BYPASSRLS;",)))
+        yield GrantChange(why, (f"ALTER ROLE {role.quoted} BYPASSRLS;",), "bypassrls")
     if wanted.replication and not role.replication:
         why = "make the slot that gives an exact log position" + (" and changes" if wanted.streams else "")
-        yield _Lack("replication", GrantChange(why, (f"ALTER ROLE {role.quoted} REPLICATION;",)))
+        yield GrantChange(why, (f"ALTER ROLE {role.quoted} REPLICATION;",), "replication")
 
 
 _HIDES = f"""
@@ -211,33 +182,29 @@ def _hides_rows(session: Connection, role: Role) -> bool:
     return bool(first_value(session, _HIDES, values))
 
 
-def _lacks(session: Connection, role: Role, wanted: _Wanted) -> Iterator[_Lack]:
-    """Yield a role's missing rights in the session's database.
-
-    Missing tasks of the owner are among them.
-    """
+def _lacks(session: Connection, role: Role, wanted: _Wanted) -> Iterator[GrantChange]:
+    """Yield a role's missing rights in the session's database, and missing tasks of the owner."""
     database = session.info.dbname
     stream = wanted.streams.get(database)
-    for task in (*removals(session), *(owners_tasks(session, stream) if stream else ())):
-        yield _Lack(task.key, GrantChange(task.why, task.statements), task.had)
+    yield from removals(session)
+    if stream:
+        yield from owners_tasks(session, stream)
     if not role.superuser:
         yield from _rights_lacks(session, role, wanted, database)
 
 
-def _rights_lacks(session: Connection, role: Role, wanted: _Wanted, database: str) -> Iterator[_Lack]:
+def _rights_lacks(session: Connection, role: Role, wanted: _Wanted, database: str) -> Iterator[GrantChange]:
     may = "select pg_catalog.has_database_privilege(%s, %s, 'connect')"
     if session.execute(may, (role.subject, database)).fetchone() != (True,):
         given = f"GRANT CONNECT ON DATABASE {ident(database)} TO {role.quoted};"
-        yield _Lack("connect", GrantChange(f"connect to {database}, where not everybody may", (given,)))
+        yield GrantChange(f"connect to {database}, where not everybody may", (given,), "connect")
     if wanted.per_schema and not role.reads_all:
         for schema in read_schemas(session, role):
             if statements := schema.grants(role.quoted):
-                yield _Lack(
-                    schema.key, GrantChange(f"read schema {schema.name}, now and later", statements), schema.had
-                )
+                yield GrantChange(f"read schema {schema.name}, now and later", statements, schema.key, schema.had)
         if session.execute(_UNREADABLE_LARGE_OBJECTS, (role.subject,)).fetchone() == (True,):
             given = f"GRANT SELECT ON {_LARGE_OBJECTS} TO {role.quoted};"
-            yield _Lack(_LARGE_OBJECTS, GrantChange("read all large objects, now and later", (given,)))
+            yield GrantChange("read all large objects, now and later", (given,), _LARGE_OBJECTS)
 
 
 _LARGE_OBJECTS = "pg_catalog.pg_largeobject"
@@ -255,13 +222,10 @@ def plan_remove(
     keep_role: bool = False,
     streams: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Plan the removal of everything that setup has given to a role.
-
-    With its last database the role goes, too, if setup has created it.
+    """Plan the removal of all that setup has given a role; with its last database the role goes, too.
 
     :param keep_role: do not drop the role, even where setup has created it.
     :param streams: by database, the name of a stream that goes, too, whether setup or a backup has made it.
-    :raises RefusedError: the role is to be dropped and owns something; names it.
     """
     with connect(address) as session:
         role = read_role(session, role_name)
@@ -285,21 +249,18 @@ def plan_remove(
         given = record.databases[database]
         names = stream_names(given, (streams or {}).get(database))
         with connect(address.at_database(database)) as session:
-            changes = [*_changes(taken_back(session, given, names)), *_taken_back(session, role, given)]
-            slots = _changes(dropped_slots(session, names))
+            changes = [*taken_back(session, given, names), *_taken_back(session, role, given)]
+            slots = tuple(dropped_slots(session, names))
         record = record.with_database(database, None)
         if database == ours[-1] and not left:
-            changes += _drop(role) if dropped else _strip(role)
+            drop = GrantChange("setup has created the role, and it is needed no longer", (f"DROP ROLE {role.quoted};",))
+            changes += [drop] if dropped else _strip(role)
             record = BackupRoleRecord(record.words, (), {})
         forget = () if database == ours[-1] and dropped else (_remember(role, record),)
         # A slot that was dropped does not come back where the rest fails: it comes last.
         parts.append(DatabaseGrants(database, (*changes, *forget, *slots)))
     notes = (f"{role.name} keeps what {named(left)} needs: setup has made it ready for that, too",) if left else ()
     return Plan(role.name, tuple(parts), notes, lambda session: _still_member(session, role))
-
-
-def _changes(tasks: Iterable[OwnersTask]) -> list[GrantChange]:
-    return [GrantChange(task.why, task.statements) for task in tasks]
 
 
 def _loose_streams(
@@ -312,7 +273,7 @@ def _loose_streams(
                 names = (streams[database],)
                 tasks = (*taken_back(session, {}, names), *dropped_slots(session, names))
             if tasks:
-                yield DatabaseGrants(database, tuple(_changes(tasks)))
+                yield DatabaseGrants(database, tasks)
 
 
 def _taken_back(session: Connection, role: Role, given: Mapping[str, Sequence[str]]) -> Iterator[GrantChange]:
@@ -357,10 +318,6 @@ def _still_member(session: Connection, role: Role) -> list[str]:
     return first_column(session, _MEMBERSHIP, {"group": _MEMBER, "role": role.name})
 
 
-def _drop(role: Role) -> list[GrantChange]:
-    return [GrantChange("setup has created the role, and it is needed no longer", (f"DROP ROLE {role.quoted};",))]
-
-
 def _remember(role: Role, record: BackupRoleRecord) -> GrantChange:
     comment = record.comment()
     said = "NULL" if comment is None else literal(comment)
@@ -398,10 +355,7 @@ def _one_line(words: str) -> str:
 
 
 def _connect_line(database: str) -> str:
-    r"""Return psql's \connect for a database of any name, as pg_dumpall writes it.
-
-    :raises RefusedError: psql cannot take the name.
-    """
+    """Return psql's connect line for a database of any name, as pg_dumpall writes it."""
     if re.fullmatch(r"[A-Za-z0-9_.]+", database):
         return f"\\connect {database}"
     if re.search(r"[\r\n]", database):
@@ -411,10 +365,7 @@ def _connect_line(database: str) -> str:
 
 
 def run(address: Address, plan: Plan) -> None:
-    """Carry out a plan as the address's user.
-
-    :raises HoldfastError: it did not work; what was done in databases before stays done.
-    """
+    """Carry out a plan as the address's user; what was done in databases before a failure stays."""
     done: list[str] = []
     for part in plan.parts:
         try:
@@ -449,11 +400,7 @@ def _failure(error: Exception, plan: Plan, database: str, before: str) -> Holdfa
 def plan_reader(
     address: Address, databases: Sequence[str], role_name: str, *, per_schema: bool = False
 ) -> Iterator[Plan]:
-    """Yield the plan of the reading role; none for a superuser, who reads as such.
-
-    :param role_name: of the role that it reads for.
-    :raises RefusedError: it cannot be given what it needs.
-    """
+    """Yield the plan of the reading role of a role; none for a superuser, who reads as such."""
     with connect(address) as session:
         role, reader = (read_role(session, name) for name in (role_name, reader_of(role_name)))
     if role.superuser:

@@ -1,7 +1,4 @@
-"""Readiness of a database for backups: problems, warnings and remedies.
-
-Nothing is read but the catalog, and nothing is changed.
-"""
+"""Readiness of a database for backups, by its catalog alone: problems, warnings and remedies."""
 
 from __future__ import annotations
 
@@ -59,12 +56,7 @@ class Readiness:
 
 
 def choose_databases(session: Connection, globs: Sequence[str]) -> tuple[str, ...]:
-    """Return the server's databases with names that match a glob.
-
-    Templates are never among them.
-
-    :raises UsageError: none does.
-    """
+    """Return the server's databases with names that match a glob, without templates."""
     names = first_column(
         session, "select datname from pg_catalog.pg_database where datallowconn and not datistemplate order by datname"
     )
@@ -75,12 +67,7 @@ def choose_databases(session: Connection, globs: Sequence[str]) -> tuple[str, ..
 
 
 def check_server(address: Address) -> Readiness:
-    """Check the parts of a server that its databases share.
-
-    These are version, role, connections and log.
-
-    :raises HoldfastError: it cannot be reached.
-    """
+    """Check what a server's databases share: version, role, connections and log."""
     with connect(address) as session:
         role = _role(session)
         no_slot = why_not_exact(session)
@@ -115,8 +102,6 @@ def check_database(address: Address, globs: Sequence[str] = (), exclude: Sequenc
     """Check one database: readable objects, contents and omissions of a backup.
 
     :param globs: tables to back up, as in archives.yaml; none: all.
-    :raises BusyError: somebody keeps a table locked.
-    :raises HoldfastError: it cannot be reached.
     """
     with connect(reading_address(address)) as session:
         session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -250,7 +235,6 @@ def _connections(limits: Mapping[str, int | None]) -> tuple[list[Obstacle], list
 def check_clients(major: int, *, tls: TlsSettings | None = None) -> Readiness:
     """Check this machine's programs and library for backups and restores.
 
-    :param major: the server's version.
     :param tls: what its address asks of TLS.
     """
     try:
@@ -294,10 +278,7 @@ def _pooler(address: Address) -> Iterator[Obstacle]:
 
 
 def superuser(session: Connection) -> Iterator[Obstacle]:
-    """Yield a warning of backups by a superuser.
-
-    Its password is worth more than all backups.
-    """
+    """Yield a warning of backups by a superuser, whose password is worth more than all backups."""
     if session.info.parameter_status("is_superuser") == "on":
         yield Obstacle(
             f"{session.info.user} is a superuser, and backups need to read only",
@@ -371,10 +352,7 @@ def _standby(session: Connection) -> Iterator[Obstacle]:
 
 
 def _old_snapshots(session: Connection) -> Iterator[Obstacle]:
-    """Yield an obstacle where rows of old snapshots may be removed.
-
-    PostgreSQL 16 and older can forget what an old snapshot still needs.
-    """
+    """Yield an obstacle where PostgreSQL (up to 16) may forget what an old snapshot still needs."""
     threshold = first_value(session, "select current_setting('old_snapshot_threshold', true)")
     if threshold not in (None, "-1"):
         yield Obstacle(

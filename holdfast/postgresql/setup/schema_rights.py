@@ -1,7 +1,4 @@
-"""Rights of a role in each schema of a database.
-
-They are for a role that is not to read everything.
-"""
+"""Rights in each schema of a database, for a role that is not to read everything."""
 
 from __future__ import annotations
 
@@ -40,7 +37,6 @@ class SchemaRights:
         return f"defaults of {owner} for {kind}"
 
     def grants(self, role: str) -> tuple[str, ...]:
-        """Return the statements that grant the missing rights."""
         to = ident(self.name)
         objects = {
             "usage": f"GRANT USAGE ON SCHEMA {to} TO {role};",
@@ -56,11 +52,9 @@ class SchemaRights:
         return (*(objects[kind] for kind in self.lacks), *later)
 
     def revokes(self, role: str, kept: Sequence[str]) -> tuple[str, ...]:
-        """Return the statements that revoke all rights in the schema except earlier ones.
+        """Return the statements that revoke all rights in the schema but those from before setup.
 
-        Earlier ones are those that the role had before setup.
-
-        :param kept: that, as it was recorded; what does not stand in `had` is ignored.
+        :param kept: these, as they were recorded; what does not stand in `had` is ignored.
         """
         to = ident(self.name)
         later = (

@@ -1,7 +1,4 @@
-"""Readiness of a database for incremental backups, and the state of its stream.
-
-Nothing is changed.
-"""
+"""Readiness of a database for incremental backups, and the state of its stream."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
 _ANEW = "the next backup of changes begins anew, with a full one"
 
 _UNNAMED = "holdfast_"
-"""The name of no publication: for a look at a database where it is not known whose changes are meant."""
+"""The name of no publication, where it is not known whose changes are meant."""
 
 
 def check_stream(
@@ -43,8 +40,7 @@ def check_stream(
     """Check a database for incremental backups, and its stream if the name is known.
 
     :param expected: what it must be for its changes to be joined to an archive; None where that is not known.
-    :param limit_bytes: of the log that the slot may keep before one is warned.
-    :raises HoldfastError: it cannot be reached.
+    :param limit_bytes: of the log that the slot may keep without a warning.
     """
     with connect(address) as session:
         state = look(session, name) if name else None

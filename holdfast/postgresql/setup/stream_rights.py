@@ -18,6 +18,7 @@ from holdfast.postgresql.connection.sql import ident, literal
 from holdfast.postgresql.logical import ddl_triggers as definitions
 from holdfast.postgresql.logical.publication import plan_publication
 from holdfast.postgresql.logical.publishable import read_relations
+from holdfast.postgresql.setup.backup_role import GrantChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +42,7 @@ class WantedStream:
     :param name: of its slot and its publication.
     :param tables, exclude: globs of the tables that are backed up.
     :param identity_full: globs of those that may get REPLICA IDENTITY FULL, where they lack a usable one.
-    :param definitions: event triggers may tell the log when definitions change.
+    :param definitions: event triggers may log when definitions change.
     """
 
     name: str
@@ -51,26 +52,8 @@ class WantedStream:
     definitions: bool = False
 
 
-@dataclass(frozen=True)
-class OwnersTask:
-    """Task of the tables' owner, or its reversal.
-
-    :param key: names it in the record of what was given.
-    :param had: what was so before.
-    """
-
-    key: str
-    why: str
-    statements: tuple[str, ...]
-    had: tuple[str, ...] = ()
-
-
-def owners_tasks(session: Connection, wanted: WantedStream) -> Iterator[OwnersTask]:
-    """Yield the owner's tasks before logical decoding of the session's database.
-
-    :raises UsageError: a glob matches no table.
-    :raises RefusedError: the publication is one that changes cannot be read from.
-    """
+def owners_tasks(session: Connection, wanted: WantedStream) -> Iterator[GrantChange]:
+    """Yield the owner's tasks before logical decoding of the session's database."""
     catalog = read_catalog(session, read_tables(session), values=False)
     tables = catalog.with_rows(wanted.tables, wanted.exclude)
     catalog.matching(wanted.identity_full)
@@ -82,25 +65,25 @@ def owners_tasks(session: Connection, wanted: WantedStream) -> Iterator[OwnersTa
         if relation.full_helps(session.info.server_version)
     }
     for oid, relation in full.items():
-        yield OwnersTask(
-            f"identity of table {oid}",
+        yield GrantChange(
             f"keep whole old rows of {relation.label} in the log: it has no usable key",
             (_PATIENCE, f"ALTER TABLE ONLY {relation.sql} REPLICA IDENTITY FULL;"),
+            f"identity of table {oid}",
             (_identity(session, relation),),
         )
     plan = plan_publication(session, wanted.name, tables, full=frozenset(full))
     if statements := plan.statements():
-        yield OwnersTask(f"stream {wanted.name}", "publish the changes of the tables that are backed up", statements)
+        yield GrantChange("publish the changes of the tables that are backed up", statements, f"stream {wanted.name}")
     if (wanted.definitions or definitions.trigger_version(session)) and not definitions.is_current(session):
         cleared = definitions.DROPPED if definitions.has_triggers(session) else ()
-        yield OwnersTask(_DEFINITIONS, "let the log tell when definitions change", (*cleared, *definitions.CREATED))
+        yield GrantChange("let the log tell when definitions change", (*cleared, *definitions.CREATED), _DEFINITIONS)
 
 
-def removals(session: Connection) -> Iterator[OwnersTask]:
+def removals(session: Connection) -> Iterator[GrantChange]:
     """Yield the tasks that remove what earlier releases made, and no database should have."""
     if has_new_tables_trigger(session):
         why = "remove the event trigger of --new-tables, by which owners of schemas can become superuser"
-        yield OwnersTask("new tables", why, _NEW_TABLES_DROPPED)
+        yield GrantChange(why, _NEW_TABLES_DROPPED, "new tables")
 
 
 def offers(session: Connection, wanted: WantedStream) -> Iterator[str]:
@@ -126,32 +109,24 @@ where i.indrelid = %s and i.indisvalid and i.indisunique and i.indimmediate
 """
 
 
-def taken_back(session: Connection, given: Mapping[str, Sequence[str]], names: Sequence[str]) -> Iterator[OwnersTask]:
-    """Yield the tasks that undo the owner's part in the session's database.
-
-    Slots are not dropped yet.
-
-    :param given: what of it is recorded.
-    """
+def taken_back(session: Connection, given: Mapping[str, Sequence[str]], names: Sequence[str]) -> Iterator[GrantChange]:
+    """Yield the tasks that undo the owner's part in the session's database, but for slots."""
     for name in names:
         if session.execute("select 1 from pg_catalog.pg_publication where pubname = %s", (name,)).fetchone():
-            yield OwnersTask(f"stream {name}", "no longer publish changes", (f"DROP PUBLICATION {ident(name)};",))
+            yield GrantChange("no longer publish changes", (f"DROP PUBLICATION {ident(name)};",))
     if _DEFINITIONS in given and definitions.has_triggers(session):
-        yield OwnersTask(_DEFINITIONS, "no longer let the log tell when definitions change", definitions.DROPPED)
+        yield GrantChange("no longer let the log tell when definitions change", definitions.DROPPED)
     relations = read_relations(session) if any(_IDENTITY.fullmatch(key) for key in given) else {}
     for key, had in given.items():
         found = _IDENTITY.fullmatch(key)
         relation = relations.get(int(found[1])) if found else None
         if relation and relation.identity == "f":
             back = f"ALTER TABLE ONLY {relation.sql} REPLICA IDENTITY {_identity_before(session, relation, had)};"
-            yield OwnersTask(key, f"the replica identity that {relation.label} had", (_PATIENCE, back))
+            yield GrantChange(f"the replica identity that {relation.label} had", (_PATIENCE, back))
 
 
 def _identity_before(session: Connection, relation: PublishableRelation, had: Sequence[str]) -> str:
-    """Return the recorded replica identity, as far as it still exists.
-
-    No text of the record is run.
-    """
+    """Return the recorded replica identity, as far as it still exists; no text of the record is run."""
     if "default" in had:
         return "DEFAULT"
     names = [name for name, _ in session.execute(_INDEXES, (relation.oid,)) if f"index {name}" in had]
@@ -164,17 +139,14 @@ def stream_names(given: Mapping[str, Sequence[str]], named: str | None) -> tuple
     return tuple(dict.fromkeys([*recorded, *([named] if named else [])]))
 
 
-def dropped_slots(session: Connection, names: Sequence[str]) -> Iterator[OwnersTask]:
-    """Yield the tasks that drop slots of the session's database.
-
-    A dropped slot does not come back if its transaction fails.
-    """
+def dropped_slots(session: Connection, names: Sequence[str]) -> Iterator[GrantChange]:
+    """Yield the tasks that drop slots, which do not come back if the transaction fails."""
     for name in names:
         slot = f"slot_name = {literal(name)} AND database = pg_catalog.current_database()"
         found = f"FROM pg_catalog.pg_replication_slots WHERE {slot}"
         if session.execute(f"select 1 {found}".encode()).fetchone():
             drop = f"SELECT pg_catalog.pg_drop_replication_slot(slot_name) {found};"
-            yield OwnersTask(f"stream {name}", "no longer keep the server's log for changes", (drop,))
+            yield GrantChange("no longer keep the server's log for changes", (drop,))
 
 
 _STREAMS = """
@@ -186,10 +158,7 @@ order by 1
 
 
 def streams_of(session: Connection) -> tuple[str, ...]:
-    """Return the names of all streams in the session's database.
-
-    They belong to any archive. One of which only the slot or the publication is left counts, too.
-    """
+    """Return the names of all streams in the session's database, of any archive, also of half ones."""
     return tuple(first_column(session, _STREAMS))
 
 

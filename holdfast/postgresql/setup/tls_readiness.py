@@ -1,4 +1,4 @@
-"""TLS of a database's connections: what psycopg, the Arrow driver and pg_dump really use from here, and what is amiss.
+"""TLS of a database's connections: what psycopg, the Arrow driver and pg_dump really use, and what is amiss.
 
 `psql` is never run, and `pg_restore` reads files alone: it connects to no server.
 """
@@ -22,15 +22,10 @@ if TYPE_CHECKING:
     from holdfast.postgresql.connection.address import Address
 
 _VERSION = "select version from pg_catalog.pg_stat_ssl where pid = pg_catalog.pg_backend_pid()"
-"""Version of the protocol; null for a connection in the clear."""
 
 
 def check_tls(address: Address, major: int) -> Readiness:
-    """Check what TLS each client asks for, and gets.
-
-    :param major: the server's version.
-    :raises HoldfastError: it cannot be reached by psycopg.
-    """
+    """Check what TLS each client asks for, and gets."""
     asked = address.tls
     facts: dict[str, Any] = {
         "sslmode": asked.mode,
@@ -77,7 +72,7 @@ def _by_program(program: Path, address: Address) -> Iterator[Obstacle]:
 
 
 def _left_in_the_clear(facts: Mapping[str, Any], program: Path | None) -> Iterator[Obstacle]:
-    """Yield what there is to say where the server speaks TLS, and pg_dump does not."""
+    """Yield a warning where the server speaks TLS, and pg_dump does not."""
     if facts["psycopg"] and program is not None and not facts["pg_dump"]:
         yield Obstacle(
             f"pg_dump {version_of(program)} at {program} was built without TLS: it reads definitions in the clear",

@@ -10,7 +10,6 @@ import pytest
 from holdfast.archive.format.document import FileRecord
 from holdfast.archive.history.recovery_target import RecoveryTarget
 from holdfast.common.errors import UsageError
-from holdfast.point_in_time.composed_target import ComposedTarget
 from holdfast.point_in_time.schema_choice import (
     TargetBySchema,
     by_both,
@@ -195,14 +194,6 @@ def test_both_are_given_the_taken_first(made: Evolving) -> None:
 
 
 # Where the log tells which objects were touched when
-
-
-def test_each_table_has_the_schema_that_it_had() -> None:
-    made, moment, read_dump = touched_between({0x180: (1,), 0x280: (2,)})
-    found = in_parts(catalog_reader(made.store), read_dump, moment)
-    assert isinstance(found, ComposedTarget)
-    assert [len(each.columns) for each in found.composed.catalog.tables] == [3, 2]
-    assert (found.lost, found.approximate) == ((), "")
 
 
 def test_a_table_that_is_not_known_has_the_schema_that_loses_less() -> None:

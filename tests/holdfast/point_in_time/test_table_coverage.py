@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,9 +10,12 @@ import pytest
 
 from holdfast.common.lsn import parse_position
 from holdfast.point_in_time.table_coverage import TableCoverage, TableRange, TableReport, table_report
-from holdfast.point_in_time.target_contents import catalog_of, older_rows, parts_of
+from holdfast.point_in_time.target_contents import catalog_of, catalog_reader, older_rows, parts_of
 from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.storage import open_store
 from tests.support.following.followed import Followed, open_followed
+from tests.support.servers.postgres import passing_database
 
 pytestmark = pytest.mark.service
 
@@ -45,10 +49,11 @@ HISTORY = (
 """Transactions; None is a backup."""
 
 
-@pytest.fixture
-def followed(address: Address, tmp_path: Path) -> Iterator[Followed]:
+@pytest.fixture(scope="module")
+def followed(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Followed]:
     """The whole history, in an archive."""
-    with open_followed(address, tmp_path / "archive") as made:
+    folder = tmp_path_factory.mktemp("followed") / "archive"
+    with passing_database(postgres) as address, open_followed(address, folder) as made:
         made.make(TABLES)
         made.back_up()
         made.note()
@@ -79,7 +84,9 @@ def test_each_moment_is_told_as_a_restore_gives_it(followed: Followed) -> None:
         catalog = catalog_of(followed.store, moment)
         lacking = {
             each.label: each
-            for each in older_rows(moment, catalog.with_rows(), *parts_of(followed.store, moment, catalog))
+            for each in older_rows(
+                moment, catalog.with_rows(), *parts_of(catalog_reader(followed.store), moment, catalog)
+            )
         }
         there = {table.oid: table.label for table in catalog.with_rows()}
         for oid, label in there.items():
@@ -161,11 +168,12 @@ def test_behind_a_backup_that_was_ended_the_schema_is_not_known(
 
 
 @pytest.mark.exhaustive
-def test_where_a_file_is_damaged_the_others_are_told_of(followed: Followed) -> None:
+def test_where_a_file_is_damaged_the_others_are_told_of(followed: Followed, tmp_path: Path) -> None:
     before = {table.label: described(table) for table in given(followed).tables}
     placed = followed.moment(f"lsn:{followed.moments[-4][0]}").schema
-    Path(followed.store.url, placed.block.catalog.path).unlink()
-    said = given(followed)
+    damaged = open_store(str(shutil.copytree(followed.store.url, tmp_path / "archive")))
+    damaged.delete(placed.block.catalog.path)
+    said = table_report(followed.archive().state, damaged, "shop")
     assert "is missing" in {each.reason for each in said.unread}.pop()
     after = {table.label: described(table) for table in said.tables}
     assert set(after) == set(before)

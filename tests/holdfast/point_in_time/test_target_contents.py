@@ -131,7 +131,7 @@ def test_a_table_that_is_followed_has_its_rows_at_each_moment(made: Evolving) ->
     made.changes(0x200, catalog(ONE), record)
     moment = made.moment(0x180)
     objects = catalog_of(made.store, moment)
-    fit, unfit = parts_of(made.store, moment, objects)
+    fit, unfit = parts_of(catalog_reader(made.store), moment, objects)
     assert (unfit, fit["1"].changes, fit["1"].stale) == ({}, (record,), "")
     assert older_rows(moment, objects.tables, fit, unfit) == []
 
@@ -144,7 +144,7 @@ def test_changes_of_another_form_than_the_schema_that_is_taken_do_not_count(made
     assert moment.doubt is not None
     for schema, stale, upto in zip(moment.doubt, (OTHER_FORM, ""), (0x100, 0x280), strict=True):
         taken = moment.by(schema)
-        fit, _ = parts_of(made.store, taken, objects_of(catalog_reader(made.store), taken))
+        fit, _ = parts_of(catalog_reader(made.store), taken, objects_of(catalog_reader(made.store), taken))
         assert (fit["1"].stale, fit["1"].upto, bool(fit["1"].changes)) == (stale, upto, not stale)
 
 
@@ -165,7 +165,7 @@ def test_what_does_not_fit_the_earlier_schema_is_told_by_columns(
     made.changes(0x300, catalog(later), changed(later, 0x150, key=key))
     moment = made.moment(0x280)
     assert moment.doubt is not None
-    fit, _ = parts_of(made.store, moment.by(moment.doubt[0]), catalog(ONE))
+    fit, _ = parts_of(catalog_reader(made.store), moment.by(moment.doubt[0]), catalog(ONE))
     assert (fit["1"].stale == OTHER_FORM) is is_other
 
 
@@ -180,7 +180,7 @@ def leave(made: Evolving, later: Table) -> tuple[Any, Catalog]:
 
 def test_rows_of_before_are_there_where_they_fit(made: Evolving) -> None:
     moment, objects = leave(made, WIDER)
-    fit, unfit = parts_of(made.store, moment, objects)
+    fit, unfit = parts_of(catalog_reader(made.store), moment, objects)
     (older,) = older_rows(moment, objects.tables, fit, unfit)
     assert (fit["1"].stale, unfit) == ("it has no key", {})
     assert (older.label, older.as_of, older.reason, older.again) == ("shop.t1", fit["1"].as_of, "it has no key", None)
@@ -195,13 +195,13 @@ def test_changes_by_a_key_that_is_gone_cannot_be_told_from_each_other(
     del made.followed[1]
     now = catalog(table(1, ID))
     made.changes(0x200, now)
-    fit, _ = parts_of(made.store, made.moment(0x200), now)
+    fit, _ = parts_of(catalog_reader(made.store), made.moment(0x200), now)
     assert (bool(fit["1"].changes), fit["1"].upto) == (counts, 0x180 if counts else 0x100)
 
 
 def test_rows_of_before_that_do_not_fit_are_none_and_when_they_are_whole_again_is_told(made: Evolving) -> None:
     moment, objects = leave(made, table(1, ID, WORD, PRICE, filenode=7))
-    fit, unfit = parts_of(made.store, moment, objects)
+    fit, unfit = parts_of(catalog_reader(made.store), moment, objects)
     assert (fit, list(unfit)) == ({}, ["1"])
     again = made.full(0x280, objects)
     made.changes(0x300, objects)
@@ -216,7 +216,7 @@ def test_a_table_without_any_snapshot_has_no_rows_unless_it_can_have_none(made: 
     tables = (ONE, table(2), table(3, kind="p"))
     made.changes(0x200, catalog(*tables))
     moment = made.moment(0x200)
-    (found,) = older_rows(moment, tables, *parts_of(made.store, moment, catalog(*tables)))
+    (found,) = older_rows(moment, tables, *parts_of(catalog_reader(made.store), moment, catalog(*tables)))
     assert (found.table, found.as_of, found.reason) == (2, None, "there was no snapshot of it yet")
     assert older_rows(made.moment(0x100), tables, {}, {}) == []  # a full backup says itself what it has not
 
@@ -286,7 +286,7 @@ def test_the_history_of_a_table_is_of_its_form_and_key_at_the_moment(made: Evolv
     made.full(0x100, catalog(now))
     records = [changed(now, 0x150, key=(1,)), changed(now, 0x190, key=(2,)), changed(now, 0x1F0, key=())]
     made.changes(0x200, catalog(now), *records)
-    parts, _ = parts_of(made.store, made.moment(0x1A0), catalog(now))
+    parts, _ = parts_of(catalog_reader(made.store), made.moment(0x1A0), catalog(now))
     history = history_of(parts["1"], now)
     assert (history.table, history.label, history.since, history.upto) == ("1", "shop.t1", 0x100, 0x1A0)
     assert (history.changes, history.key) == (tuple(records[:2]), (2,))

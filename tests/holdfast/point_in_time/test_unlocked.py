@@ -9,7 +9,7 @@ import pytest
 from holdfast.archive import Archive
 from holdfast.archive.history import target_resolution
 from holdfast.common.errors import DamagedError
-from holdfast.point_in_time.unlocked import still_there
+from holdfast.point_in_time.unlocked import read_unlocked
 from tests.support.archives.vacuuming import commit, write_block
 from tests.support.stores.memory_store import MemoryStore
 
@@ -24,7 +24,7 @@ def moment_in(store: MemoryStore) -> Any:
 def test_where_all_files_are_there_in_the_end_all_is_well() -> None:
     store = MemoryStore()
     moment = moment_in(store)
-    with still_there(store, moment):
+    with read_unlocked(store, moment):
         commit(store, "truncation", remove=(moment.full.id,))
 
 
@@ -32,12 +32,12 @@ def test_what_was_vacuumed_meanwhile_is_told_from_damage() -> None:
     store = MemoryStore()
     moment = moment_in(store)
     path = moment.full.block.tables[0].files[0].path
-    with pytest.raises(DamagedError, match="is missing") as caught, still_there(store, moment):
+    with pytest.raises(DamagedError, match="is missing") as caught, read_unlocked(store, moment):
         store.delete(path)
     assert "meanwhile" not in str(caught.value)
     with (
         pytest.raises(DamagedError, match=f"{path} is missing.*removed from the archive meanwhile.*grace"),
-        still_there(store, moment),
+        read_unlocked(store, moment),
     ):
         commit(store, "truncation", remove=(moment.full.id,))
 
@@ -48,7 +48,7 @@ def test_a_read_that_fails_for_it_says_so_too() -> None:
     commit(store, "truncation", remove=(moment.full.id,))
     with (
         pytest.raises(DamagedError, match=r"x is missing\. What was to be read was removed"),
-        still_there(store, moment),
+        read_unlocked(store, moment),
     ):
         raise DamagedError("x is missing")
 
@@ -57,5 +57,5 @@ def test_other_failures_are_what_they_are() -> None:
     store = MemoryStore()
     moment = moment_in(store)
     commit(store, "truncation", remove=(moment.full.id,))
-    with pytest.raises(ZeroDivisionError), still_there(store, moment):
+    with pytest.raises(ZeroDivisionError), read_unlocked(store, moment):
         raise ZeroDivisionError

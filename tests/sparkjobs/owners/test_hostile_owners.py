@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from holdfast.postgresql.connection.address import Address
@@ -209,25 +208,16 @@ create function held.set(what text) returns void language sql as 'insert into he
 
 CHANGES = {
     "a function's text": "create or replace function super.does() returns int language sql as 'select 2'",
-    "whose rights a function has": "alter function super.does() security definer",
     "a function in its place": "alter function super.does() rename to x; alter function super.other() rename to does",
-    "a setting": "alter function super.does() set search_path = held",
     "a grant": "grant all on super.t to loading_plain",
-    "a grant of a function": "grant execute on function super.does() to loading_plain with grant option",
     "a grant of a column": "grant update (id) on super.t to loading_plain",
     "a rule": "create rule mine as on insert to super.t do also select 1",
     "a trigger": "create trigger mine before insert on super.t for each row execute function held.fires()",
-    "an index": "create index on super.t ((held.taken(id)))",
     "statistics": "create statistics super.s on (held.taken(id)), n from super.t",
-    "a condition": "alter table super.t add check (held.taken(1) = 1)",
     "a condition of a domain": "alter domain super.d add check (held.taken(1) = 1)",
-    "a default": "alter table super.t alter n set default held.taken(1)",
-    "a policy": "create policy mine on super.t using (held.take())",
-    "a child": "create table held.child (id int, n int check (n > 0)) inherits (super.t)",
     "a partition": "create table held.part partition of super.root for values from (1) to (2)",
     "another table": "drop table super.t; create view super.t as select 1 as id, 1 as n where false",
     "another query": "drop materialized view super.m; create materialized view super.m as select held.taken(1) as id",
-    "a column": "alter table super.t add more int default held.taken(1)",
 }
 
 
@@ -304,6 +294,18 @@ insert into held.t values (1);
 """
 
 
+@dataclass(frozen=True)
+class Restored:
+    """A source that was restored, and what became of it."""
+
+    source: Address
+    target: Address
+    record: Any
+
+
+Restore = Callable[..., Restored]
+
+
 @pytest.fixture
 def server(create_on: CreateOn, major: int) -> Iterator[Address]:
     """A server with such an owner, and without what code of its makes."""
@@ -312,64 +314,55 @@ def server(create_on: CreateOn, major: int) -> Iterator[Address]:
         yield address
 
 
+@pytest.fixture
+def restore(server: Address, create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob) -> Restore:
+    """Makes a source by SQL, backs it up and restores it into an empty database."""
+
+    def run(sql: str, *more: tuple[str, tuple[str, ...]], file: Path | None = None, code: int = 0) -> Restored:
+        source = create_on(major)
+        with connect(source) as session:
+            session.execute(sql.replace("{source}", source.database).replace("{file}", str(file)).encode())
+            for statement, values in more:
+                session.execute(statement.encode(), values)
+        assert run_backup(source)[0] == 0
+        target = create_on(major)
+        ended, record = run_restore(target)
+        assert ended == code, record.error
+        return Restored(source, target, record)
+
+    return run
+
+
+def assert_same(found: Restored) -> None:
+    assert hashes(found.target) == hashes(found.source)
+    assert schema_of(found.target) == schema_of(found.source)
+
+
 @pytest.mark.representatives(
-    "18-a generated column",
+    "18-a condition of an attached partition",
     "18-an index of a foreign key's table",
     "18-a function in SQL",
 )
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_no_superuser_comes_of_what_an_owner_made(
-    attack: str,
-    server: Address,
-    create_on: CreateOn,
-    major: int,
-    run_backup: RunJob,
-    run_restore: RunJob,
-    tmp_path: Path,
+    attack: str, server: Address, restore: Restore, tmp_path: Path
 ) -> None:
-    source = create_on(major)
-    file = Path(tempfile.gettempdir()) / f"taken-{source.database}-{tmp_path.name}"
-    with connect(source) as session:
-        texts = (TAKE + ATTACKS[attack]).replace("{source}", source.database).replace("{file}", str(file))
-        session.execute(texts.encode())
-    assert run_backup(source)[0] == 0
-    target = create_on(major)
-
-    code, record = run_restore(target)
-
-    assert code == 0, record.error
+    file = Path(tempfile.gettempdir()) / f"taken-{tmp_path.name}"
+    found = restore(TAKE + ATTACKS[attack], file=file)
     assert TAKEN not in loaders(server)
     assert not file.exists()
-    assert record.result is not None
-    assert (record.result["equal"], record.result["not_restored"]) == (True, [])
+    assert (found.record.result["equal"], found.record.result["not_restored"]) == (True, [])
 
 
 @pytest.mark.representatives("18-a grant of a column", "18-a trigger")
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.usefixtures("server")
-def test_code_of_the_source_changes_no_definition(
-    change: str,
-    create_on: CreateOn,
-    major: int,
-    run_backup: RunJob,
-    run_restore: RunJob,
-) -> None:
-    source = create_on(major)
-    with connect(source) as session:
-        session.execute((OF_SUPERUSER + TAKE + CHANGING).replace("{source}", source.database).encode())
-        session.execute("select held.set(%s)", (CHANGES[change],))
-    assert run_backup(source)[0] == 0
-    target = create_on(major)
-
-    code, record = run_restore(target)
-
-    assert code == 0, record.error
-    assert record.result is not None
-    (left,) = record.result["not_restored"]
+def test_code_of_the_source_changes_no_definition(change: str, restore: Restore) -> None:
+    found = restore(OF_SUPERUSER + TAKE + CHANGING, ("select held.set(%s)", (CHANGES[change],)))
+    (left,) = found.record.result["not_restored"]
     assert left["object"] == "CHECK says_what_check of held.says"
     assert "code of the source may not change what is being restored" in left["reason"]
-    assert without_check(schema_of(target)) == without_check(schema_of(source))
-    assert hashes(target) == hashes(source)
+    assert without_check(schema_of(found.target)) == without_check(schema_of(found.source))
+    assert hashes(found.target) == hashes(found.source)
 
 
 def without_check(lines: list[str]) -> str:
@@ -380,122 +373,36 @@ def without_check(lines: list[str]) -> str:
     )
 
 
-@pytest.mark.usefixtures("server")
-def test_the_owner_of_a_schema_replaces_nothing_in_it(
-    create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob
-) -> None:
-    source = create_on(major)
-    with connect(source) as session:
-        session.execute((TAKE + REPLACING).replace("{source}", source.database).encode())
-    assert run_backup(source)[0] == 0
-    target = create_on(major)
-
-    assert run_restore(target)[0] == 0
-
-    assert schema_of(target) == schema_of(source)
+def test_the_owner_of_a_schema_replaces_nothing_in_it(restore: Restore) -> None:
+    assert_same(restore(TAKE + REPLACING))
 
 
-@pytest.mark.usefixtures("server")
-def test_code_of_one_owner_changes_no_rows_of_another(
-    create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob
-) -> None:
-    source = create_on(major)
-    with connect(source) as session:
-        session.execute((OF_SUPERUSER + TAKE + OTHERS_ROWS).replace("{source}", source.database).encode())
-    assert run_backup(source)[0] == 0
-    target = create_on(major)
-
-    code, record = run_restore(target)
-
-    assert code == 0, record.error
-    assert hashes(target) == hashes(source)
-    assert schema_of(target) == schema_of(source)
+def test_code_of_one_owner_changes_no_rows_of_another(restore: Restore) -> None:
+    assert_same(restore(OF_SUPERUSER + TAKE + OTHERS_ROWS))
 
 
-@pytest.mark.usefixtures("server")
-def test_a_setting_that_code_makes_gives_no_definition_another_meaning(
-    create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob
-) -> None:
-    source = create_on(major)
-    with connect(source) as session:
-        session.execute((OF_SUPERUSER + TAKE + SETTINGS).replace("{source}", source.database).encode())
-        session.execute("insert into super.b values (1), (9)")
-    assert run_backup(source)[0] == 0
-    target = create_on(major)
-
-    assert run_restore(target)[0] == 0
-
-    assert schema_of(target) == schema_of(source)
+def test_a_setting_that_code_makes_gives_no_definition_another_meaning(restore: Restore) -> None:
+    assert_same(restore(OF_SUPERUSER + TAKE + SETTINGS + "insert into super.b values (1), (9);"))
 
 
-@pytest.mark.usefixtures("server")
-def test_a_login_whose_password_code_has_changed_hands_nothing_over(
-    create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob
-) -> None:
-    source = create_on(major)
-    with connect(source) as session:
-        session.execute((TAKE + PASSWORD).encode())
-    assert run_backup(source)[0] == 0
-    target = create_on(major)
-
-    code, message = failed(run_restore(target))
-
-    assert (code, "code of the source has changed the password of holdfast_loader" in message) == (5, True)
+def test_a_login_whose_password_code_has_changed_hands_nothing_over(restore: Restore) -> None:
+    found = restore(TAKE + PASSWORD, code=5)
+    _, message = failed((5, found.record))
+    assert "code of the source has changed the password of holdfast_loader" in message
 
 
-@pytest.mark.usefixtures("server")
 def test_others_cannot_enter_a_database_while_it_is_filled_and_can_afterwards(
-    create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob, monkeypatch: pytest.MonkeyPatch
+    restore: Restore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = create_on(major, "create table t (id int)", "insert into t values (1)")
-    assert run_backup(source)[0] == 0
-    target = create_on(major)
     may = "select has_database_privilege('loading_plain', current_database(), 'connect')"
     seen = []
 
-    def mark(*arguments: Any) -> Any:
-        with connect(target) as session:
-            seen.append(session.execute(may).fetchone())
-        return mark_owners(*arguments)
+    def mark(session: Any, *more: Any) -> Any:
+        seen.append(session.execute(may).fetchone())
+        return mark_owners(session, *more)
 
     monkeypatch.setattr("sparkjobs.driver.building.mark_owners", mark)
-    assert run_restore(target)[0] == 0
-    with connect(target) as session:
+    found = restore("create table public.t as select 1 as id")
+    with connect(found.target) as session:
         seen.append(session.execute(may).fetchone())
     assert seen == [(False,), (True,)]
-
-
-def test_a_database_that_turns_event_triggers_off_has_the_guard_all_the_same(
-    create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob
-) -> None:
-    source = create_on(major, "create table t (id int)", "insert into t values (1)")
-    assert run_backup(source)[0] == 0
-    target = create_on(major)
-    with connect(target) as session:
-        if major >= 17:
-            session.execute(f"alter database {target.database} set event_triggers = off".encode())
-
-    assert run_restore(target)[0] == 0
-
-
-@pytest.mark.exhaustive
-@pytest.mark.usefixtures("server")
-def test_no_session_of_a_login_outlives_the_hand_over(
-    create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = create_on(major, "create table t (id int)", "insert into t values (1)")
-    assert run_backup(source)[0] == 0
-    target = create_on(major)
-    left = []
-
-    def connected(address: Address) -> AbstractContextManager[Any]:
-        session = connect(address)
-        if address.user == target.user:
-            return session
-        left.append(session)
-        return nullcontext()
-
-    monkeypatch.setattr("holdfast.postgresql.restore.rights.restricted_login.connect", connected)
-    assert run_restore(target)[0] == 0
-    with left[0] as session, pytest.raises(psycopg.OperationalError):
-        session.execute("select")

@@ -16,6 +16,7 @@ from holdfast.postgresql.restore.rights.restricted_login import temporary_login
 from tests.sparkjobs.restore.test_rows_first import rows
 from tests.support.databases.owners import TAKEN, loaders, passing_roles
 from tests.support.databases.roundtrips import hashes, schema_of
+from tests.support.generator.trials import tiered
 from tests.support.jobs.inline_jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
@@ -120,18 +121,18 @@ def server(create_on: CreateOn, major: int) -> Iterator[Address]:
 
 
 @pytest.fixture
-def hostile(server: Address, create_on: CreateOn, major: int) -> Address:
-    """A source whose functions would make a superuser if they could."""
+def hostile(server: Address, create_on: CreateOn, major: int, run_backup: RunJob) -> Address:
+    """A source whose functions would make a superuser if they could, backed up."""
     address = create_on(major)
     with connect(address) as session:
         session.execute(HOSTILE.format(source=address.database).encode())
+    assert run_backup(address)[0] == 0
     return address
 
 
 def test_code_of_the_source_has_no_superusers_rights_in_a_users_target(
-    hostile: Address, create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob
+    hostile: Address, create_on: CreateOn, major: int, run_restore: RunJob
 ) -> None:
-    assert run_backup(hostile)[0] == 0
     target = create_on(major)
 
     code, record = run_restore(target)
@@ -149,9 +150,8 @@ def test_code_of_the_source_has_no_superusers_rights_in_a_users_target(
 
 
 def test_of_a_source_that_is_trusted_code_has_the_rights_of_whoever_restores(
-    hostile: Address, create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob
+    hostile: Address, create_on: CreateOn, major: int, run_restore: RunJob
 ) -> None:
-    assert run_backup(hostile)[0] == 0
     target = create_on(major)
     try:
         code, record = run_restore(target, "--trust-source")
@@ -169,9 +169,8 @@ def test_of_a_source_that_is_trusted_code_has_the_rights_of_whoever_restores(
 
 @pytest.mark.exhaustive
 def test_chosen_tables_come_so_too_beside_others(
-    hostile: Address, create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob
+    hostile: Address, create_on: CreateOn, major: int, run_restore: RunJob
 ) -> None:
-    assert run_backup(hostile)[0] == 0
     target = create_on(
         major,
         "create table public.of_super (mine int)",
@@ -242,11 +241,9 @@ def test_what_is_left_of_a_restore_is_taken_over_by_the_next_and_then_gone(
     hostile: Address,
     create_on: CreateOn,
     major: int,
-    run_backup: RunJob,
     run_restore: RunJob,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert run_backup(hostile)[0] == 0
     target = create_on(major)
 
     def fail(*_: object) -> None:
@@ -282,9 +279,8 @@ def assert_undone(run_restore: RunJob, target: Address, *options: str) -> None:
 
 @pytest.mark.exhaustive
 def test_nothing_of_a_login_is_left_where_what_was_restored_is_dropped_again(
-    hostile: Address, create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob
+    hostile: Address, create_on: CreateOn, major: int, run_restore: RunJob
 ) -> None:
-    assert run_backup(hostile)[0] == 0
     target = create_on(major, "create table public.mine (id int)")
     before = schema_of(target)
 
@@ -312,7 +308,7 @@ def test_restores_into_databases_of_one_server_do_not_disturb_each_other(create_
     begun = threading.Barrier(len(targets))
 
     def make(target: Address) -> None:
-        for _ in range(25):
+        for _ in range(tiered(8, 25)):
             begun.wait(30)
             with connect(target) as session, temporary_login(session, without_event_triggers(target)):
                 pass

@@ -195,7 +195,7 @@ class Followed:
 
     def table_at(self, moment: RecoveryTarget, table: Table) -> Known:
         """Return a table's rows at a moment, out of the archive."""
-        parts = parts_of(self.store, moment, catalog_of(self.store, moment))[0][str(table.oid)]
+        parts = parts_of(catalog_reader(self.store), moment, catalog_of(self.store, moment))[0][str(table.oid)]
         columns = [column for column in table.columns if not column.generated]
         with tempfile.TemporaryDirectory(prefix="holdfast-test-") as spill:
             history = history_of(parts, table)
@@ -205,7 +205,7 @@ class Followed:
     def tables_at(self, moment: RecoveryTarget) -> Everything:
         """Return all rows at a moment, out of the archive: of the tables that it has rows of."""
         catalog = catalog_of(self.store, moment)
-        there, _ = parts_of(self.store, moment, catalog)
+        there, _ = parts_of(catalog_reader(self.store), moment, catalog)
         return {table.oid: self.table_at(moment, table) for table in catalog.with_rows() if str(table.oid) in there}
 
     def _as_text(self, label: str, columns: Sequence[Column], batches: Sequence[pa.RecordBatch]) -> Known:
@@ -313,7 +313,7 @@ def agree_at(
     position, truth = followed.moments[number]
     moment = followed.moment(at or f"lsn:{position}", schema)
     catalog = catalog_of(followed.store, moment)
-    parts, _ = parts_of(followed.store, moment, catalog)
+    parts, _ = parts_of(catalog_reader(followed.store), moment, catalog)
     there = {table.oid: table for table in catalog.with_rows() if str(table.oid) in parts}
     looked = {oid for oid in there if oid not in calm or parts[str(oid)].stale}
     got = {oid: followed.table_at(moment, there[oid]) for oid in looked}

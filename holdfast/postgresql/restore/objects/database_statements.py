@@ -1,7 +1,7 @@
 """Settings, privileges and comment of the database itself, in the target of a restore.
 
-Its statements are made of names and values, and none is text of the archive. So a superuser's session may run them, but
-for settings that load code or that only superusers may change.
+Its statements are made of names and values, none of the archive's text: a superuser may run them, but for settings that
+load code or that only superusers change.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ _ROLES = "select rolname from pg_catalog.pg_roles where rolname = any(%s)"
 class DatabasePlan:
     """Planned statements on the database itself.
 
-    :param statements: those that run.
-    :param not_restored: the others, each with the reason.
+    :param not_restored: those that do not run, each with the reason.
     """
 
     statements: tuple[DatabaseStatement, ...] = ()
@@ -57,12 +56,7 @@ def plan_database(
     is_trusted: bool,
     new_roles: Collection[str] = (),
 ) -> DatabasePlan:
-    """Plan what is set on the session's database.
-
-    :param recorded: with the backup; None where that was made by a release that did not record it.
-    :param is_trusted: settings of any kind may be made by a superuser.
-    :param new_roles: that the restore creates.
-    """
+    """Plan what is set on the session's database; `is_trusted` lets a superuser make settings of any kind."""
     if recorded is None:
         what = "settings, privileges and comment of the database"
         return DatabasePlan(not_restored=(NotRestored(what, _NOT_RECORDED),) if is_wanted else ())
@@ -92,10 +86,7 @@ def plan_database(
 
 
 def run_statements(session: Connection, address: Address, plan: DatabasePlan) -> tuple[NotRestored, ...]:
-    """Run a plan's statements one by one; return the refused ones.
-
-    :param address: of the database. A setting by which no session can begin there is taken back.
-    """
+    """Run a plan's statements; return the refused ones, also those by which no session can begin."""
     left = []
     for statement in plan.statements:
         if (error := refusal_of(session, statement.sql)) is not None:

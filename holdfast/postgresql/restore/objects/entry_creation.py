@@ -19,7 +19,7 @@ from holdfast.postgresql.catalog.definitions import read_uses
 from holdfast.postgresql.connection.session import SETTINGS_QUERY, is_refusal, refusal_of, server_error
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
-from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements
+from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements, text_of
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.rights.guard import RESET
 from holdfast.postgresql.restore.rights.search_paths import lend_to_read
@@ -47,9 +47,8 @@ class OtherMeaningError(RefusedError):
 
 
 def create(session: Connection, plan: RestorePlan, entry: DumpEntry) -> tuple[NotRestored, ...]:
-    """Create an entry.
+    """Create an entry; return what of it is not as in the source.
 
-    :return: what of it is not as in the source.
     :raises HoldfastError: it is not created; `is_refused` tells whether another try would end so, too.
     """
     left: tuple[NotRestored, ...] = ()
@@ -138,10 +137,7 @@ class _Creation:
         return self._plan.definitions.get(self._entry.id, ())
 
     def _check_meaning(self) -> None:
-        """Compare what was created with the source's, by what it asks.
-
-        :raises OtherMeaningError: it asks something else.
-        """
+        """Compare what was created with the source's, by what it asks."""
         if not self._definitions:
             return
         self._session.execute(_NO_PATH.encode())
@@ -178,16 +174,16 @@ class _Creation:
 
 
 def without_parameter(sql: str, message: str) -> tuple[str, str]:
-    """Return the storage parameter that a server's message names, and an entry's statements without it.
+    """Return the storage parameter that a message names, or "", and the statements without it.
 
-    The name is "" where there is none. Parameters stand in parentheses behind WITH or SET, and a statement that sets
-    nothing else goes, too. Source: PostgreSQL manual, 'CREATE TABLE', 'Storage Parameters'.
+    Parameters stand in parentheses behind WITH or SET, and a statement that sets nothing else goes, too. Source:
+    PostgreSQL manual, 'CREATE TABLE', 'Storage Parameters'.
     """
     name, out = "", sql
     for statement in statements(sql):
-        text = "".join(token.text for token in statement)
+        text = text_of(statement)
         for start, end in _lists(statement):
-            listed = "".join(token.text for token in statement[start : end + 1])
+            listed = text_of(statement[start : end + 1])
             items = [each.strip() for each in listed[listed.index("(") + 1 : -1].split(",")]
             name = name or next((_name(item) for item in items if _is_in(_name(item), message)), "")
             kept = [item for item in items if _name(item) != name]
@@ -199,7 +195,6 @@ def without_parameter(sql: str, message: str) -> tuple[str, str]:
 
 
 def _lists(statement: Sequence[Token]) -> Iterator[tuple[int, int]]:
-    """Yield where lists of parameters begin, with their word, and end."""
     bare = [place for place, token in enumerate(statement) if token.kind not in (SPACE, COMMENT)]
     for before, place in pairwise(bare):
         if statement[before].word in ("WITH", "SET") and statement[place].text == "(":

@@ -1,7 +1,4 @@
-"""Configuration rows of extensions, put back into a target.
-
-They take the place of the rows that the extensions made there.
-"""
+"""Configuration rows of extensions, in place of the rows that the extensions made in a target."""
 
 from __future__ import annotations
 
@@ -25,7 +22,6 @@ if TYPE_CHECKING:
     _Key = tuple[str, str, str]
 
 _STEP: Final = "configuration"
-"""Its name among the steps of a restore's progress."""
 
 # What tells the user's rows from the extension's is the target's own condition: it may have another version.
 _HERE = """
@@ -39,11 +35,7 @@ where c.relkind = 'r'
 
 
 def restore_configuration(session: Connection, tables: Sequence[Configuration]) -> dict[str, str]:
-    """Put configuration rows back, once, in place of the extensions' own ones.
-
-    These are the rows that an extension itself makes as the user's.
-
-    All of it is done together, or else table by table what can be.
+    """Put configuration rows back, once: all together, or else table by table what can be.
 
     :return: by their labels, why some are not as they were.
     """
@@ -79,10 +71,7 @@ def _restore(session: Connection, tables: Sequence[Configuration]) -> dict[str, 
 def _ordered(
     tables: Sequence[Configuration], names: Mapping[str, _Key], needs: Mapping[_Key, Sequence[str]]
 ) -> list[Configuration]:
-    """Return tables behind those that they refer to, where there is such an order.
-
-    :param names: as the server writes them, by which `needs` has what each refers to.
-    """
+    """Return tables behind those that they refer to, where there is such an order."""
     known = {table.key: table for table in tables}
     graph = {key: [names[each] for each in needs[key] if names.get(each) in known] for key in known}
     try:
@@ -92,10 +81,7 @@ def _ordered(
 
 
 def _refused(session: Connection, tables: Sequence[Configuration], conditions: Mapping[_Key, str]) -> str:
-    """Replace the rows of tables; return the reason if it is refused.
-
-    Nothing of it is done then.
-    """
+    """Replace the rows of tables, or none of them; return why that is refused."""
     try:
         with session.transaction():
             for each in reversed(tables):

@@ -1,15 +1,11 @@
-"""Creation of a plan's objects, before and after the rows.
-
-Each step is done once, however often it is tried (`ledger.once`), so a restore that was ended goes on from
-any point.
-"""
+"""Creation of a plan's objects, before and after the rows, each step once (`ledger.once`)."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -17,13 +13,12 @@ import psycopg
 
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.postgresql.catalog.own_objects import LEDGER
-from holdfast.postgresql.connection.session import is_refusal, refusal_of, server_error
+from holdfast.postgresql.connection.session import first_column, is_refusal, refusal_of, server_error, session_role
 from holdfast.postgresql.connection.session_errors import words
-from holdfast.postgresql.connection.sql import qualified
+from holdfast.postgresql.connection.sql import ident, literal, qualified
 from holdfast.postgresql.dump.dump_entries import TABLES
 from holdfast.postgresql.dump.sql_tokens import chains
 from holdfast.postgresql.restore.objects.entry_creation import OWNER, create, is_refused
-from holdfast.postgresql.restore.objects.large_object_definitions import create_large_objects
 from holdfast.postgresql.restore.plan.ledger import (
     drop_ledger,
     end_ledger,
@@ -36,12 +31,13 @@ from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.relaxed_constraints import NOT_VALID
 from holdfast.postgresql.restore.plan.selection import ATTACHED, FOLLOWERS
 from holdfast.postgresql.restore.plan.stages import FOREIGN_KEY, acting, after, hiding, stages
-from holdfast.postgresql.restore.rights.lent_rights import is_elsewhere, lend_extensions, referred
+from holdfast.postgresql.restore.rights.lent_rights import lend_extensions, referred
 from holdfast.postgresql.restore.rights.superuser_entries import FOUNDATION, LAST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from holdfast.postgresql.catalog.large_objects import LargeObjectGroup
     from holdfast.postgresql.connection.parallel_sessions import Sessions
     from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.dump.dump_entries import DumpEntry
@@ -91,15 +87,13 @@ def create_tables(
     superuser: Sessions | None = None,
     tell: Callable[[int, int], None] = lambda made, whole: None,
 ) -> tuple[NotRestored, ...]:
-    """Create everything that rows need.
+    """Create everything that rows need; return what is left out.
 
     :param sessions: with `SETTINGS`; where the plan has a login, of it.
-    :param extending: of who restores, for extensions: PostgreSQL's own search_path is what RESET gives there, from
-        which some extensions read where they may put things. The path that holds is as empty as elsewhere.
+    :param extending: of the restoring role, for extensions: PostgreSQL's own search_path is what RESET gives there,
+        from which some extensions read where they may put things. The path that holds is as empty as elsewhere.
     :param superuser: creates what that login may not.
     :param tell: is called with the objects made so far, of how many, by one thread at a time.
-    :return: what a role that is no superuser could not, and what needs that, unless rows need it.
-    :raises HoldfastError: something could not be created. Beside other things, what is there by then is noted.
     """
     left: list[NotRestored] = []
     runs = list(_runs(plan))
@@ -121,6 +115,57 @@ def create_tables(
     left = [each for some in sessions.run(left, _give_once_more) for each in some]
     defined = (superuser or sessions).run(plan.large_objects, create_large_objects)
     return (*left, *(each for some in defined for each in some))
+
+
+def create_large_objects(session: Connection, group: LargeObjectGroup) -> list[NotRestored]:
+    """Create large objects, still empty, with owner, privileges and comment, once; return what is refused."""
+    waiting, left = group.each(), list[NotRestored]()
+    while oids := list(islice(waiting, _BATCH)):
+        step = f"large objects {oids[0]}"
+        with once(session, step) as is_new:
+            if is_new:
+                missing = first_column(session, _MISSING, (oids,))
+                session.execute("select pg_catalog.lo_create(o) from unnest(%s::oid[]) o", (missing,))
+                note_left_out(session, step, _define(session, group, missing))
+            left += read_left_out(session, step)
+    return left
+
+
+_MISSING = """
+select o::int8 from unnest(%s::oid[]) o
+where not exists (select from pg_catalog.pg_largeobject_metadata m where m.oid = o)
+"""
+"""An earlier release has noted no such steps, so that some may be there."""
+
+
+def _define(session: Connection, group: LargeObjectGroup, oids: Sequence[int]) -> Iterator[NotRestored]:
+    if not oids:
+        return
+    more = f" and {len(oids) - 1} more" if len(oids) > 1 else ""
+    for what, statements in _definition(group, oids, session_role(session)).items():
+        done = "; ".join(statements)
+        if statements and (error := refusal_of(session, done)) is not None:
+            yield NotRestored(f"{what} of large object {oids[0]}{more}", words(error), f"{done};")
+
+
+def _definition(group: LargeObjectGroup, oids: Sequence[int], creator: str) -> dict[str, list[str]]:
+    owner = [f"alter large object {oid} owner to {ident(group.owner)}" for oid in oids if group.owner != creator]
+    privileges = []
+    if group.grants is not None:
+        objects = f"large object {', '.join(map(str, oids))}"
+        privileges.append(f"revoke all on {objects} from {ident(group.owner)}, public")
+        for grant in group.grants:
+            to = ident(grant.grantee) if grant.grantee else "public"
+            option = " with grant option" if grant.grantable and grant.grantee != group.owner else ""
+            given = f"grant {grant.privilege} on {objects} to {to}{option}"
+            privileges += [given] if grant.grantor == group.owner else _as_role(grant.grantor, given)
+    said = literal(group.comment or "")
+    comment = [f"comment on large object {oid} is {said}" for oid in oids if group.comment is not None]
+    return {"owner": owner, "privileges": privileges, "comment": comment}
+
+
+def _as_role(role: str, statement: str) -> list[str]:
+    return [f"set local role {ident(role)}", statement, "set local role none"]
 
 
 def _runs(plan: RestorePlan) -> Iterator[tuple[int, Sequence[DumpEntry]]]:
@@ -158,10 +203,7 @@ def _create_some(
 
 
 def _give_once_more(session: Connection, left: NotRestored) -> Sequence[NotRestored]:
-    """Give an object to its owner once more; return it if that is refused again.
-
-    The owner may have got the right to create in its schema only behind it.
-    """
+    """Give an object to its owner once more, who may have got the right only behind it."""
     if not left.what.startswith(OWNER):
         return [left]
     step = f"again: {left.what}"
@@ -180,10 +222,7 @@ def _create(session: Connection, plan: RestorePlan, entries: Sequence[DumpEntry]
 
 
 def _create_as_allowed(session: Connection, plan: RestorePlan, entry: DumpEntry, left: list[NotRestored]) -> None:
-    """Create an entry as far as the server allows.
-
-    If it is no table, it may be left out. Where the target has its name, it is not the one that was planned for.
-    """
+    """Create an entry as far as the server allows; one that is no table may be left out."""
     try:
         left += create(session, plan, entry)
     except HoldfastError as refused:
@@ -198,7 +237,6 @@ def _create_as_allowed(session: Connection, plan: RestorePlan, entry: DumpEntry,
 
 
 def _led_to(refused: HoldfastError, left: Sequence[NotRestored]) -> str:
-    """Return in words what was left out that a refusal names."""
     named = [each for each in left if each.what.rpartition(" ")[2] in str(refused)]
     return "".join(f"; before that, {each.what}: {each.reason}" for each in named)
 
@@ -219,21 +257,14 @@ def create_rest(
     superuser: Sessions | None = None,
     tell: Callable[[int, int], None] = lambda made, whole: None,
 ) -> tuple[NotRestored, ...]:
-    """Create the entries that follow the rows, such as indexes and constraints.
+    """Create the entries that follow the rows, such as indexes and constraints; return what is left out.
 
-    Those that hide rows or act on the restore itself are not among them.
+    Rows are right by now: what the server refuses is left out, with what needs it, unless the plan is strict. A foreign
+    key that rows break is there then, but `NOT VALID`, where the server takes that: before version 18 not on a
+    partitioned table. What is borrowed is left out in any case. What hides rows or acts on the restore itself comes
+    later.
 
-    Rows are right by now, so what the server refuses is left out, with what needs it, and returned with its words:
-    unless the plan is strict. A foreign key that rows break is there then, but `NOT VALID`, so that new ones are
-    checked, where the server takes that: before version 18 not on a partitioned table.
-
-    One that leads to a table which the target had before, and keys and indexes of a table whose rows are of another
-    moment, give way in any case, and are left out.
-
-    :param sessions: with `SETTINGS`; indexes and keys use all of them. Where the plan has a login, they are its own.
-    :param superuser: creates what that login may not.
-    :param tell: as of `create_tables`.
-    :raises HoldfastError: something else could not be created.
+    :param sessions, superuser, tell: as of `create_tables`; indexes and keys use all sessions.
     """
     left: list[Sequence[NotRestored]] = []
     late = LAST if plan.login else ()
@@ -257,20 +288,15 @@ def create_rest(
 
 
 def hide_rows(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
-    """Enable row-level security, so that policies hide rows.
-
-    It applies to owners, too, where they are to obey it. Nobody may read all rows from then on.
-    """
+    """Enable row-level security, after which policies may hide rows from owners, too."""
     left = sessions.run(hiding(plan.entries), partial(_create_once, plan), at_once=1)
     return tuple(each for some in left for each in some)
 
 
 def finish(session: Connection, plan: RestorePlan) -> tuple[NotRestored, ...]:
-    """Remove the restore's own objects from the target, and create its event triggers.
+    """Drop the ledger, and create event triggers, in one transaction; return what is refused.
 
-    Both are done in one transaction: event triggers may act on everything that is done in the target.
-
-    :return: what of it the server refused.
+    Event triggers may act on everything that is done in the target.
     """
     with session.transaction():
         left = _drop_ledger(session)
@@ -295,7 +321,8 @@ def _create_once(plan: RestorePlan, session: Connection, entry: DumpEntry) -> Se
     borrowed, is_key = entry.id in plan.borrowed, entry.kind == FOREIGN_KEY
     is_object = plan.beside and entry.kind not in ATTACHED | FOLLOWERS
     step = f"create {entry.id} {entry.kind}"
-    if is_key and plan.login and is_elsewhere(plan, referred(entry)) and is_compared_by_code(session, entry):
+    is_elsewhere = is_key and referred(entry) not in plan.table_names  # it belongs to another role
+    if plan.login and is_elsewhere and is_compared_by_code(session, entry):
         return [_left_out(entry, RefusedError("a cast of the source would run with rights of the other table's owner"))]
     try:
         with once(session, step) as is_new:
@@ -313,10 +340,7 @@ def _create_once(plan: RestorePlan, session: Connection, entry: DumpEntry) -> Se
 
 
 def is_compared_by_code(session: Connection, key: DumpEntry) -> bool:
-    """Return whether functions of the source may compare a foreign key's columns.
-
-    They run as the owner of the table that it leads to.
-    """
+    """Return whether functions of the source may compare a key's columns, as the other table's owner."""
     table = next(chains(key.sql))
     return session.execute(_CASTING, (qualified(*table[:2]),)).fetchone() is not None
 
@@ -339,8 +363,6 @@ where contype = 'f' and conparentid = 0 and not convalidated
 
 def _not_valid(session: Connection, entry: DumpEntry, step: str, refused: HoldfastError) -> Sequence[NotRestored]:
     """Create a foreign key as NOT VALID, or else leave it out.
-
-    New rows must satisfy it, and existing ones need not.
 
     :param refused: what the server said to the key as it was.
     """

@@ -1,7 +1,7 @@
 """Values of sequences, set in the target.
 
-What a backup recorded is never overridden by a guess. Rows tell little of a sequence: one number that somebody wrote
-by hand would put it at its end, or beyond. Only where two backups contradict each other may rows add something.
+What a backup recorded is never overridden by a guess. Rows tell little of a sequence: one number that was written by
+hand would put it at its end, or beyond. Only where two backups contradict each other may rows add something.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ if TYPE_CHECKING:
     from holdfast.postgresql.connection.session import Connection
 
 _STEP = "sequences"
-"""What the ledger calls it."""
 
 
 @dataclass(frozen=True)
 class _Definition:
     """Definition of a sequence in the target.
 
-    :param owner: oid of the table and name of the whole-number column that it belongs to; None where there is none.
+    :param owner: oid of the table and name of the whole-number column that it belongs to.
     """
 
     increment: int
@@ -82,16 +81,12 @@ def find_places(
 ) -> tuple[NotRestored, ...]:
     """Find the value of each sequence, once, while all rows may be read; return those of uncertain value.
 
+    What a backup recorded at its end stands. Between two, the later record does, unless it lies behind the earlier one:
+    the sequence was set back at an unknown time, and stands at the farther of both, or at the farthest number of its
+    column within its bounds. So it does where the later one has no such sequence, or one of other bounds. One that
+    cycles goes back by itself.
+
     :param rows: reads them, where the session must not: a query of a table plans code of the source.
-
-    `set_sequences` sets it.
-
-    It is never outside of its bounds.
-
-    What a backup recorded at its end stands. Between two, the later one's record does. Where that lies behind the
-    earlier one's, somebody has set the sequence back, and nobody knows when: then it stands at the farther of both, or
-    at the farthest number of its column that lies within its bounds. So it does where the later one has no such
-    sequence, or one of other bounds. One that cycles goes back by itself: the later record is as good as any.
     """
     with once(session, _STEP) as is_new:
         if is_new:
@@ -101,7 +96,7 @@ def find_places(
 
 
 def set_sequences(session: Connection) -> tuple[NotRestored, ...]:
-    """Set the values of sequences; return the sequences of uncertain value."""
+    """Set the values found by `find_places`; return the sequences of uncertain value."""
     put, unknown = json.loads(read_result(session, _STEP))
     session.execute(_SET, tuple(list(each) for each in zip(*put, strict=True)) if put else ([], [], []))
     return tuple(map(NotRestored.from_dict, unknown))
@@ -154,10 +149,7 @@ def _why_unknown(definition: _Definition, value: SequenceValue) -> str:
 def _farthest(
     session: Connection, name: str, definition: _Definition, value: SequenceValue, rows_by: Connection
 ) -> Reading:
-    """Return the farthest known value of a sequence, within its bounds.
-
-    Where none is known, it is the value at its creation.
-    """
+    """Return the farthest known value within a sequence's bounds, or else that at its creation."""
     known: list[Reading | None] = [value, value.earlier if isinstance(value, SequenceBetween) else None]
     if not definition.cycles:
         known += _of_rows(rows_by, definition)

@@ -1,4 +1,4 @@
-"""Attaching of partitions whose bounds nobody knows, once their rows are there.
+"""Partitions of unknown bounds, attached once their rows are there.
 
 Their rows tell the least bound that they can have had. Partitions of one table never overlap, so with it each is beside
 its neighbours as it was; what another one has taken meanwhile, the server refuses.
@@ -56,12 +56,7 @@ _NEXT: Final = {
 
 
 def attach_unbound(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
-    """Attach partitions of unknown bounds, and return what is not known.
-
-    Behind the indexes and conditions of their partitioned tables, which each gets by that.
-
-    :param sessions: of who owns the tables by then.
-    """
+    """Attach partitions of unknown bounds with the indexes of their roots; return what is not known."""
     roots = {table.source.oid: table.target for table in plan.tables}
     unbound = [
         (table, next((roots[parent] for parent in table.source.parents if parent in roots), None))
@@ -116,7 +111,6 @@ def _attach(session: Connection, table: PlannedTable, root: str) -> NotRestored:
 def _bound(session: Connection, table: str, strategy: str, key: Sequence[str]) -> str:
     """Return the least bound of a table's rows; "" where they tell none.
 
-    :param table: with rows.
     :param key: names of columns, or one expression.
     """
     if strategy == "h":
@@ -137,7 +131,7 @@ def _bound(session: Connection, table: str, strategy: str, key: Sequence[str]) -
 
 
 def _edge(session: Connection, table: str, key: Sequence[str], order: str, shown: Sequence[str]) -> str:
-    """Return values of the first or last row in the order of a key, as SQL writes them; NULL is above all."""
+    """Return values of a key's first or last row, as SQL writes them; NULL is above all."""
     values = ", ".join(f"coalesce(pg_catalog.quote_literal(({each})::text), 'maxvalue')" for each in shown)
     ordered = ", ".join(f"{each} {order}" for each in key)
     (row,) = session.execute(f"select {values} from {table} order by {ordered} limit 1".encode())

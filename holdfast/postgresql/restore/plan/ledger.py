@@ -1,6 +1,4 @@
-"""Progress of a restore, recorded in its target (the ledger).
-
-The ledger identifies the restore, its finished steps, and the objects that an undo drops.
+"""Progress of a restore, recorded in its target (the ledger): finished steps, and objects that an undo drops.
 
 A note is made in the transaction that does what it says, so it is true after a crash at any point, and a step that is
 tried twice is done once.
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from holdfast.postgresql.connection.session import Connection
 
 ROWS_ASIDE = "rows_"
-"""What the names of tables in it begin with that rows are changed in. Their columns may be of the restore's types."""
+"""Begins the names of tables that rows are changed in; their columns may be of the restore's types."""
 
 LOCK_WAIT = "60s"
 """For each lock that undoing a restore takes, as PostgreSQL's `lock_timeout`."""
@@ -117,17 +115,9 @@ where t.evtenabled <> 'D' and exists (
 
 @dataclass(frozen=True)
 class TargetClaim:
-    """Identity of the unfinished restore in a target.
+    """Identity of the unfinished restore in a target; one can go on with an equal one.
 
-    Two are the same where one can go on with the other.
-
-    :param archive: its id.
     :param block: id of the full backup.
-    :param tables: globs; none means everything.
-    :param maps: as `old=new`.
-    :param commit: of the backup, for people.
-    :param run: which began it.
-    :param position: in the source's log; "" where that of the backup is meant.
     :param is_data_only: it fills tables that were there.
     """
 
@@ -142,10 +132,7 @@ class TargetClaim:
 
     @property
     def is_undoable(self) -> bool:
-        """Return whether the restore records the objects that it creates.
-
-        Other things may be in its target then.
-        """
+        """Return whether it records what it creates, since other things may be in its target."""
         return bool(self.tables or self.maps or self.is_data_only)
 
     @property
@@ -175,7 +162,7 @@ class UnfinishedRestore:
 
     :param plan: digest of what it creates.
     :param found: what the target had before it.
-    :param steps: those that are done, each with what came of it; the step of a file is its path.
+    :param steps: finished ones with their results; the step of a file is its path.
     :param crashed: the server has since, which empties unlogged tables.
     """
 
@@ -188,37 +175,30 @@ class UnfinishedRestore:
 
 def create_ledger(session: Connection, claim: TargetClaim, *, plan: str = "", found: Target | None = None) -> None:
     """Mark a target as unfinished. From now on each step is done once, by `once`."""
+    objects = json.dumps(sorted((found or Target()).objects))
     with unnoticed(session):
-        session.execute(f"create schema {LEDGER}")
-        session.execute(f"create table {LEDGER}.done (step text primary key, result text)")
-        session.execute(
-            f"create table {LEDGER}.created (place int8 generated always as identity, class oid, object oid, "
-            "made_by text not null default session_user)"
-        )
-        _create_loaders_part(session)
-        session.execute(f"create unlogged table {LEDGER}.no_crash as select true")
-        session.execute(f"create table {LEDGER}.restore (claim text, plan text, found text)")
-        session.execute(
-            f"insert into {LEDGER}.restore values (%s, %s, %s)",
-            (json.dumps(asdict(claim)), plan, json.dumps(sorted((found or Target()).objects))),
-        )
+        session.execute((_TABLES + _LOGINS_TABLES).encode())
+        session.execute(f"insert into {LEDGER}.restore values (%s, %s, %s)", (json.dumps(asdict(claim)), plan, objects))
 
 
-def _create_loaders_part(session: Connection) -> None:
-    session.execute(f"create table if not exists {LEDGER}.loaded (step text primary key, result text)")
-    session.execute(
-        f"create table if not exists {LEDGER}.detached (place int8 generated always as identity, relation oid, "
-        "detached_by text not null default current_user)"
-    )
-    session.execute(f"alter table {LEDGER}.created add column if not exists made_by text not null default session_user")
-    session.execute(f"create table if not exists {LEDGER}.kept (name text primary key, value text)")
+_TABLES = f"""
+create schema {LEDGER};
+create table {LEDGER}.done (step text primary key, result text);
+create table {LEDGER}.created (place int8 generated always as identity, class oid, object oid);
+create unlogged table {LEDGER}.no_crash as select true;
+create table {LEDGER}.restore (claim text, plan text, found text);
+"""
+_LOGINS_TABLES = f"""
+alter table {LEDGER}.created add column if not exists made_by text not null default session_user;
+create table if not exists {LEDGER}.loaded (step text primary key, result text);
+create table if not exists {LEDGER}.detached (
+  place int8 generated always as identity, relation oid, detached_by text not null default current_user);
+create table if not exists {LEDGER}.kept (name text primary key, value text);
+"""
 
 
 def keep(session: Connection, name: str, value: str) -> None:
-    """Keep a value that the login must not read.
-
-    It is for the end of the restore, or its next try.
-    """
+    """Keep a value that the login must not read, for the end of the restore or its next try."""
     session.execute(
         f"insert into {LEDGER}.kept values (%s, %s) on conflict (name) do update set value = excluded.value",
         (name, value),
@@ -264,7 +244,7 @@ def read_ledger(session: Connection) -> UnfinishedRestore | None:
             "another database"
         )
     with unnoticed(session):
-        _create_loaders_part(session)  # an earlier release has made none
+        session.execute(_LOGINS_TABLES.encode())  # an earlier release has made none
     claim = json.loads(row[0])
     claim |= {name: tuple(claim[name]) for name in ("tables", "maps")}
     found = Target(frozenset((kind, schema, name) for kind, schema, name in json.loads(row[2])))
@@ -274,20 +254,14 @@ def read_ledger(session: Connection) -> UnfinishedRestore | None:
 
 
 def read_steps(session: Connection) -> Mapping[str, str]:
-    """Return the finished steps, each with its result.
-
-    They are those of the restore itself, and of the log-in that loads for it.
-    """
+    """Return the finished steps of the restore and of its login, each with its result."""
     query = "select step, coalesce(result, '') from"
     loaded = session.execute(f"{query} {LEDGER}.loaded".encode()).fetchall()
     return {**dict(loaded), **dict(session.execute(f"{query} {LEDGER}.done".encode()).fetchall())}
 
 
 def read_result(session: Connection, step: str) -> str:
-    """Return the recorded result of a step; "" where there is none.
-
-    The step is one that the session's own side has done: the restore, or the log-in that loads.
-    """
+    """Return the recorded result of a step of the session's own side; "" where there is none."""
     return str(first_value(session, f"select result from {_noted_in(session)} where step = %s", (step,)) or "")
 
 
@@ -323,10 +297,7 @@ def _noted_in(session: Connection) -> str:
 
 
 def end_ledger(session: Connection) -> None:
-    """Mark the restore as done where its schema cannot be dropped.
-
-    It can then be neither resumed nor undone.
-    """
+    """Mark the restore as done where its schema cannot be dropped: it is neither resumed nor undone then."""
     session.execute(f"delete from {LEDGER}.restore")
 
 
@@ -352,8 +323,7 @@ def unnoticed(session: Connection) -> Iterator[None]:
 def _without_event_triggers(session: Connection) -> dict[str, str]:
     """Turn event triggers off in the transaction; return the setting that restores them.
 
-    From PostgreSQL 17 on there is a setting for it; before that, a session that replicates fires none. Both are for
-    superusers, and for whom they have granted them to.
+    PostgreSQL 17 has a setting for it; before that, a session that replicates fires none. Both are for superusers.
     """
     for name, value in (("event_triggers", "off"), ("session_replication_role", "replica")):
         try:
@@ -368,11 +338,9 @@ def _without_event_triggers(session: Connection) -> dict[str, str]:
 
 @contextmanager
 def once(session: Connection, step: str) -> Iterator[bool]:
-    """Do a step in one transaction that records it.
+    """Do a step in one transaction that records it; yield whether it is still to be done.
 
-    Yields whether the step is still to be done.
-
-    A second attempt waits here for the transaction of the first one, so that they can never both do it.
+    A second attempt waits until the transaction of the first one ends, so that they can never both do it.
     """
     with session.transaction():
         yield note_step(session, step)
@@ -380,10 +348,9 @@ def once(session: Connection, step: str) -> Iterator[bool]:
 
 @contextmanager
 def noted(session: Connection) -> Iterator[None]:
-    """Record the objects that the block creates, in the session's transaction.
+    """Record the objects that the block creates: what this transaction wrote and was not there before.
 
-    Other sessions create objects meanwhile, and a new table marks its parents' rows as changed: ours is
-    what this transaction wrote and what was not there before.
+    Other sessions create objects meanwhile, and a new table marks its parents' rows as changed.
     """
     before = {row[:2] for row in session.execute(_OBJECTS)}
     yield
@@ -395,12 +362,10 @@ def noted(session: Connection) -> Iterator[None]:
 
 
 def undo(session: Connection) -> tuple[str, ...]:
-    """Drop the objects of an unfinished restore, and nothing else, in one transaction.
+    """Drop the objects of an unfinished restore, and nothing else, in one transaction; return them.
 
-    Returns what was dropped.
-
-    :raises RefusedError: something that the restore has not made uses it by now, or an event trigger refuses it.
-    :raises BusyError: somebody reads or writes it, perhaps what is left of the restore itself.
+    :raises RefusedError: something else uses it by now, or an event trigger refuses it.
+    :raises BusyError: it is read or written.
     """
     try:
         with unnoticed(session):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,16 @@ from holdfast.postgresql.catalog.definitions import Definition, NamedObject
 from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.dump.dump_entries import DumpEntry
-from holdfast.postgresql.dump.sql_tokens import statements, tokens
-from holdfast.postgresql.restore.plan.name_maps import NameMaps, Names, check_routines, mentions
-from holdfast.postgresql.restore.plan.object_names import name_objects
+from holdfast.postgresql.dump.sql_tokens import solid, statements, text_of, tokens
+from holdfast.postgresql.restore.plan.name_maps import (
+    Name,
+    NameMaps,
+    Names,
+    check_routines,
+    free_name,
+    mentions,
+    multiranges,
+)
 from holdfast.postgresql.restore.plan.plan import NotRestored, PlannedTable, RestorePlan
 from holdfast.postgresql.restore.plan.selection import ATTACHED, Selection
 
@@ -25,6 +33,9 @@ if TYPE_CHECKING:
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.restore.plan.target_state import Target
 
+
+_INDEXED = frozenset({"PRIMARY", "UNIQUE", "EXCLUDE"})
+_NOT_IN_SCHEMAS = frozenset({"ACL", "COMMENT", "SECURITY LABEL", "DEFAULT ACL", "SCHEMA"})
 
 _LEDGER_LEFT = NotRestored(f"schema {LEDGER}", "a restore that had not come to its end had left it in the source")
 
@@ -41,11 +52,8 @@ def make_plan(
 ) -> RestorePlan:
     """Plan a restore of the tables that match `globs` (none: of everything), renamed by `maps`.
 
-    Everything under its own names comes as it is in the dump: the target must be empty.
-
     :param exclude: globs of tables that `globs` do not mean.
     :param stored: rows, bytes and changes in the archive, by the table's oid.
-    :raises UsageError: a glob or a map is about nothing.
     :raises RefusedError: it cannot work in this target; says what to do.
     """
     maps = maps or NameMaps()
@@ -98,7 +106,6 @@ def make_plan(
 
 
 def _choose(catalog: Catalog, globs: Sequence[str], exclude: Sequence[str]) -> Collection[int]:
-    """Return the oids of the tables that match, with the partitions of each."""
     chosen = catalog.tree_of(catalog.matching(globs))
     left_out = catalog.tree_of(catalog.matching(exclude, "--exclude")) if exclude else frozenset()
     if chosen and chosen <= left_out:
@@ -159,18 +166,12 @@ def _check_extensions(created: Sequence[DumpEntry], maps: NameMaps, target: Targ
 
 
 def _is_worth_naming(entry: DumpEntry) -> bool:
-    """Return whether an existing object is named on its own.
-
-    Others are named with their table, or with all that is in them.
-    """
+    """Return whether an existing object is named on its own, not with its table or schema."""
     return entry.kind == "SEQUENCE" or entry.kind not in ATTACHED | {"SCHEMA"}
 
 
 def _table_of(selection: Selection, entry: DumpEntry) -> tuple[str, str] | None:
-    """Return the old name of the table that an entry belongs to.
-
-    It may belong to it through other entries.
-    """
+    """Return the old name of the table that an entry belongs to, also through other entries."""
     owner = entry
     while (above := selection.owner(owner)) is not None:
         owner = above
@@ -180,10 +181,7 @@ def _table_of(selection: Selection, entry: DumpEntry) -> tuple[str, str] | None:
 def _without_unused_schemas(
     selection: Selection, created: Sequence[DumpEntry], names: Names, *, whole: bool
 ) -> list[DumpEntry]:
-    """Return the created entries without schemas that stay empty.
-
-    The only table of such a schema goes to another one.
-    """
+    """Return the created entries without schemas whose only tables go to others."""
     used = {_place(entry, names)[0] for entry in created}
     needed = {need for entry in created if entry.kind == "EXTENSION" for need in entry.needs}
     unused = {
@@ -234,7 +232,6 @@ def _planned(table: Table, names: Names, stored: Mapping[int, tuple[int, int, in
 
 
 def _kept(catalog: Catalog, selection: Selection) -> Iterator[NotRestored]:
-    """Yield the rows of extensions that the target has already."""
     there = {entry.name for entry in selection.existing.values() if entry.kind == "EXTENSION"}
     for each in catalog.configuration:
         if each.extension in there and each.rows:
@@ -267,15 +264,11 @@ def _without_schema(entry: DumpEntry, target: Target) -> DumpEntry:
     if entry.kind != "SCHEMA" or not target.has("SCHEMA", "", entry.name):
         return entry
     made = (statement for statement in statements(entry.sql) if statement[0].word == "CREATE")
-    text = "".join(token.text for token in next(made, ()))
-    return replace(entry, sql=entry.sql.replace(text, "", 1).strip())
+    return replace(entry, sql=entry.sql.replace(text_of(next(made, ())), "", 1).strip())
 
 
 def _definitions(catalog: Catalog, created: Sequence[DumpEntry], names: Names) -> Mapping[int, Sequence[Definition]]:
-    """Return the definitions that ask operators, as they will be called, by the entry that creates each.
-
-    One may have an entry of its own, or be a part of another object's.
-    """
+    """Return the definitions that ask operators, as they will be called, by the entry that creates each."""
     entries = {(entry.class_oid, entry.oid): entry.id for entry in created}
     found: dict[int, list[Definition]] = {}
     for definition in catalog.definitions:
@@ -301,10 +294,7 @@ def _named(named: NamedObject, names: Names) -> NamedObject:
 
 
 def _roles(catalog: Catalog, entries: Iterable[DumpEntry]) -> tuple[str, ...]:
-    """Return the recorded roles that the entries name.
-
-    They own or may use created objects.
-    """
+    """Return the recorded roles that own or may use created objects."""
     wanted = set(catalog.roles)
     named = {token.identifier for entry in entries for token in tokens(entry.sql)} if wanted else set()
     return tuple(sorted(wanted & named))
@@ -330,3 +320,94 @@ def _touches(selection: Selection, names: Names) -> Iterator[str]:
     for child, table in selection.inherited():
         place = ".".join(names.of((table.schema, table.name)))
         yield f"{place}: it shows the rows of {child.label}, which inherits from it"
+
+
+def name_objects(
+    selection: Selection, created: Sequence[DumpEntry], maps: NameMaps
+) -> tuple[Names, list[tuple[str, str]]]:
+    """Return all new names, and for people the changed ones of tables' own objects.
+
+    Indexes, sequences and statistics follow their table's schema. Where the table gets another name, a name that begins
+    with the old one begins with the new one; a name that is taken gets a number.
+    """
+    objects = _mapped(selection, maps)
+    statistics: dict[Name, Name] = {}
+    indexes: defaultdict[Name, dict[str, str]] = defaultdict(dict)
+    renamed: list[tuple[str, str]] = []
+    taken = _Taken(selection.target)
+    for entry in created:
+        if entry.is_relation or (entry.kind == "SEQUENCE" and selection.owner(entry) is None):
+            taken.take("TABLE", objects.get((entry.schema, entry.name), (entry.schema, entry.name)))
+    for entry in created:
+        owner = selection.owner(entry)
+        name = _own_name(entry)
+        if owner is None or not owner.is_relation or not name:
+            continue
+        table = (owner.schema, owner.name)
+        old = (entry.schema, name)
+        new = taken.find("STATISTICS" if entry.kind == "STATISTICS" else "TABLE", _follow(old, table, objects))
+        if entry.kind == "STATISTICS":
+            statistics[old] = new
+        else:
+            objects[old] = new
+        if entry.kind in ("INDEX", "CONSTRAINT"):
+            indexes[table][name] = new[1]
+        if new[1] != name:
+            renamed.append((f"{entry.kind.lower()} {'.'.join(old)}", ".".join(new)))
+    changed = {old: new for old, new in objects.items() if old != new}
+    return Names(maps.schemas, changed, statistics, indexes), renamed
+
+
+def _mapped(selection: Selection, maps: NameMaps) -> dict[Name, Name]:
+    objects: dict[Name, Name] = {}
+    for entry in selection.entries:
+        if not entry.schema or entry.kind in _NOT_IN_SCHEMAS:
+            continue
+        bare = (entry.schema, entry.bare_name)
+        if selection.is_table(entry):
+            objects[bare] = maps.of_table(*bare)
+        elif entry.schema in maps.schemas:
+            objects.setdefault(bare, maps.of(*bare))
+            if entry.kind == "TYPE":
+                objects.update({name: maps.of(*name) for name in multiranges(entry)})
+    return objects
+
+
+def _own_name(entry: DumpEntry) -> str:
+    """Return the name that an entry takes among tables or statistics of its schema, or ""."""
+    if entry.kind in ("INDEX", "SEQUENCE", "STATISTICS"):
+        return entry.name
+    if entry.kind != "CONSTRAINT":
+        return ""
+    found = solid(tokens(entry.sql))
+    for place, token in enumerate(found[:-2]):
+        if (token.word, found[place - 1].word) == ("CONSTRAINT", "ADD") and found[place + 2].word in _INDEXED:
+            return found[place + 1].identifier
+    return ""
+
+
+def _follow(old: Name, table: Name, objects: dict[Name, Name]) -> Name:
+    """Return the name that an object of a table gets, unless it is taken."""
+    schema, name = old
+    new_schema, new_table = objects.get(table, table)
+    if new_table != table[1] and name.startswith(f"{table[1]}_"):
+        name = new_table + name.removeprefix(table[1])
+    return new_schema if schema == table[0] else objects.get(old, old)[0], name
+
+
+class _Taken:
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._names: dict[tuple[str, str], set[str]] = {}
+
+    def _of(self, kind: str, schema: str) -> set[str]:
+        return self._names.setdefault((kind, schema), set(self._target.names(kind, schema)))
+
+    def take(self, kind: str, name: Name) -> None:
+        self._of(kind, name[0]).add(name[1])
+
+    def find(self, kind: str, wanted: Name) -> Name:
+        """Return a free name and take it."""
+        found = free_name(wanted[1], self._of(kind, wanted[0]))
+        self.take(kind, (wanted[0], found))
+        return wanted[0], found

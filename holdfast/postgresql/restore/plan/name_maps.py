@@ -1,7 +1,7 @@
 """New names of restored objects (`--map`), and pg_dump's SQL rewritten to them.
 
-pg_dump writes SQL for an empty search_path: what is not PostgreSQL's own is written `schema.name`. So names
-are found as tokens, and nothing else is touched: not the text of functions, not values.
+pg_dump writes SQL for an empty search_path: what is not PostgreSQL's own is written `schema.name`. So names are looked
+for as tokens, and nothing else is touched: not the text of functions, not values.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from holdfast.postgresql.dump.sql_tokens import (
     Token,
     chain_at,
     parse_name,
+    solid,
     string_value,
     tokens,
 )
@@ -47,11 +48,7 @@ _RESERVED = re.compile(r"pg_.*|information_schema|holdfast_restore")
 
 @dataclass(frozen=True)
 class NameMaps:
-    """Mapped names, as given by `--map`.
-
-    :param schemas: of every object in them.
-    :param tables: of single tables, which wins over their schema's.
-    """
+    """Mapped names, as given by `--map`; that of a single table wins over its schema's."""
 
     schemas: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[Name, Name] = field(default_factory=dict)
@@ -64,14 +61,12 @@ class NameMaps:
         return self.schemas.get(schema, schema), name
 
     def of_table(self, schema: str, name: str) -> Name:
-        """Return the new name of a table."""
         return self.tables.get((schema, name)) or self.of(schema, name)
 
     def with_partitions(self, tables: Sequence[Table]) -> NameMaps:
-        """Return the maps with names for the partitions of mapped tables, unless these are mapped themselves.
+        """Return the maps with names for the partitions of mapped tables, unless mapped themselves.
 
-        `events_2024` of `events=events_old` becomes `events_old_2024`, in the schema that its table goes to if both are
-        of one schema.
+        `events_2024` of `events=events_old` becomes `events_old_2024`, in its table's new schema if they shared one.
         """
         partitions = defaultdict(list)
         for table in tables:
@@ -99,8 +94,6 @@ class NameMaps:
         """Read `OLD=NEW` of schemas (`public=restored`) and tables (`public.orders=archive.orders`).
 
         A name is taken as it stands, capitals too; one that holds a dot or an equals sign goes in double quotes.
-
-        :raises UsageError: one is neither, or the same name is mapped twice.
         """
         schemas: dict[str, str] = {}
         tables: dict[Name, Name] = {}
@@ -139,10 +132,7 @@ def _unquoted(part: str) -> str:
 
 
 def free_name(wanted: str, taken: Container[str]) -> str:
-    """Return `wanted`, with the least number behind it that makes it free.
-
-    There is no number where it is free. The name is never longer than PostgreSQL keeps.
-    """
+    """Return `wanted`, with the least number behind it that makes it free."""
     number = 0
     while (found := fitted(wanted, str(number or ""))) in taken:
         number += 1
@@ -155,16 +145,10 @@ def fitted(name: str, ending: str) -> str:
     return name.encode()[:room].decode("utf-8", "ignore") + ending
 
 
-_BEFORE_INDEX = frozenset(
-    {
-        ("CREATE", "INDEX"),
-        ("UNIQUE", "INDEX"),
-        ("USING", "INDEX"),
-        ("ADD", "CONSTRAINT"),
-        ("ON", "CONSTRAINT"),
-        ("CLUSTER", "ON"),
-    }
-)
+_BEFORE_INDEX = {
+    *(("CREATE", "INDEX"), ("UNIQUE", "INDEX"), ("USING", "INDEX")),
+    *(("ADD", "CONSTRAINT"), ("ON", "CONSTRAINT"), ("CLUSTER", "ON")),
+}
 """After these an index, or the constraint that is one, stands without its schema."""
 
 _WITH_QUERIES = frozenset({"POLICY", "RULE", "VIEW", "MATERIALIZED VIEW", "FUNCTION", "PROCEDURE"})
@@ -300,10 +284,7 @@ class _Rewriter:
 
 
 def renamed_entries(entries: Iterable[DumpEntry], renamed: Mapping[Name, Name]) -> tuple[DumpEntry, ...]:
-    """Return a dump's entries with other names of tables.
-
-    What belongs to them keeps its own name, as it does when a table is renamed.
-    """
+    """Return a dump's entries with other names of tables; what belongs to them keeps its own name."""
     names, relations = Names(objects=renamed), {}
     found = []
     for entry in entries:
@@ -316,10 +297,7 @@ def renamed_entries(entries: Iterable[DumpEntry], renamed: Mapping[Name, Name]) 
 
 
 def mentions(entry: DumpEntry, maps: NameMaps, names: Names) -> bool:
-    """Return whether texts of an entry may mention mapped names.
-
-    These texts are never rewritten.
-    """
+    """Return whether texts of an entry, which are never rewritten, may mention mapped names."""
     words = {*maps.schemas, *(name for schema, name in maps.tables)}
     sought = re.compile(rf"(?<![\w$])(?:{'|'.join(re.escape(word) for word in sorted(words))})(?![\w$])")
     found = list(tokens(entry.sql))
@@ -344,11 +322,8 @@ def _is_object(found: Sequence[Token], place: int) -> bool:
 
 
 def multiranges(entry: DumpEntry) -> Iterable[Name]:
-    """Yield the name of a range type's multirange type.
-
-    The dump has no entry of its own for it.
-    """
-    found = [token for token in tokens(entry.sql) if token.kind != SPACE]
+    """Yield the name of a range type's multirange type, which has no entry of its own."""
+    found = solid(tokens(entry.sql))
     for place, token in enumerate(found):
         if token.kind == NAME and token.text == "multirange_type_name" and place + 2 < len(found):
             names = chain_at(found, place + 2)
@@ -357,12 +332,7 @@ def multiranges(entry: DumpEntry) -> Iterable[Name]:
 
 
 def check_routines(entries: Iterable[DumpEntry], maps: NameMaps) -> None:
-    """Refuse a function with the name of a mapped table.
-
-    Its name alone could not tell it from the table.
-
-    :raises RefusedError: a function is called like a table that is mapped.
-    """
+    """Refuse a function with the name of a mapped table, from which nothing else tells it."""
     for entry in entries:
         bare = (entry.schema, entry.bare_name)
         if entry.kind in ("FUNCTION", "PROCEDURE", "AGGREGATE") and bare in maps.tables:

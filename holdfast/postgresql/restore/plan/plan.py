@@ -1,7 +1,4 @@
-"""Plan of a restore, made before anything is changed.
-
-It is made from everything that is known by then.
-"""
+"""Plan of a restore, made before anything is changed."""
 
 from __future__ import annotations
 
@@ -15,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS
 from holdfast.postgresql.connection.sql import qualified
+from holdfast.postgresql.dump.sql_tokens import tokens
 from holdfast.postgresql.restore.plan.selection import Selection
-from holdfast.postgresql.restore.plan.tablespace_choice import leave_tablespaces, used_by
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -31,15 +28,16 @@ if TYPE_CHECKING:
     from holdfast.postgresql.restore.plan.name_maps import Name
 
 
+_TABLESPACE = re.compile(r"SET default_tablespace = ([^;]*); ?")
+
+
 @dataclass(frozen=True)
 class PlannedTable:
     """Table to create, and to load where it has rows of its own.
 
-    :param source: as it is in the archive.
     :param target: as it will be called; its columns name types as they will be called.
     :param rows: in its snapshot in the archive; 0 for a table without rows of its own.
     :param size: of its files in the archive, in bytes.
-    :param changes: since the snapshot.
     """
 
     source: Table
@@ -51,10 +49,7 @@ class PlannedTable:
 
 @dataclass(frozen=True)
 class NotRestored:
-    """Object that is not restored, with the reason.
-
-    `statement` would add it later, where that can be.
-    """
+    """Object that is not restored, the reason, and a statement that adds it later, or ""."""
 
     what: str
     reason: str
@@ -86,7 +81,6 @@ class RestorePlan:
         when all else is done.
     :param runs: what is run of entries that the role may not run as they are, by their numbers.
     :param is_built_apart: a login of the restore's own builds everything, and owns it until the end.
-    :param login: its name, once it is there.
     :param superusers: numbers of the entries that a superuser creates then (`rights.superuser_entries`).
     :param definitions: those that ask operators, by the number of the entry that creates them.
     """
@@ -115,7 +109,6 @@ class RestorePlan:
 
     @cached_property
     def by_id(self) -> Mapping[int, DumpEntry]:
-        """Return the entries by their numbers."""
         return {entry.id: entry for entry in self.entries}
 
     @cached_property
@@ -133,6 +126,12 @@ class RestorePlan:
         apart = ["extensions apart", *(["built by a login of its own"] if self.is_built_apart else [])]
         empty = [f"without rows: {oid}" for oid in sorted(self.empty)]
         return hashlib.sha256(json.dumps([*texts, *apart, *empty]).encode()).hexdigest()
+
+    @cached_property
+    def tablespaces(self) -> tuple[str, ...]:
+        """Return the names of the tablespaces that its entries are in."""
+        settings = (setting for entry in self.entries for setting in _TABLESPACE.findall(entry.settings))
+        return tuple(sorted({token.identifier for setting in settings for token in tokens(setting)} - {""}))
 
     def sql_of(self, entry: DumpEntry) -> str:
         """Return the SQL to run for an entry."""
@@ -154,10 +153,7 @@ class RestorePlan:
         return [*tables, *((view.relation_schema, view.name) for view in self.materialized_views)]
 
     def not_analyzed(self, most: int) -> tuple[NotRestored, ...]:
-        """Return the tables that have no statistics, each with the reason.
-
-        :param most: as of `to_analyze`.
-        """
+        """Return the tables that have no statistics, each with the reason."""
         foreign = "a foreign table is below it, whose server is not asked"
         many = "it has more partitions than a restore locks at once (max_locks_per_transaction); each has its own"
         reasons = {qualified(table.table_schema, table.name): many for table in self._above_many(most)}
@@ -165,7 +161,6 @@ class RestorePlan:
         return tuple(NotRestored(f"statistics of {name}", why, f"analyze {name};") for name, why in reasons.items())
 
     def _above_many(self, most: int) -> tuple[Table, ...]:
-        """Return the partitioned tables with more tables below them than these."""
         below = Counter(oid for table in self.tables for oid in self._above(table))
         return tuple(
             table.target for table in self.tables if table.source.kind == "p" and below[table.source.oid] > most
@@ -173,15 +168,11 @@ class RestorePlan:
 
     @cached_property
     def _above_foreign(self) -> tuple[Table, ...]:
-        """Return the created tables with foreign ones below them.
-
-        Foreign tables are partitions of them, or inherit from them.
-        """
+        """Return the created tables with foreign ones below them, as partitions or heirs."""
         found = {oid for table in self.tables if table.source.kind == "f" for oid in self._above(table)}
         return tuple(table.target for table in self.tables if table.source.oid in found and table.source.kind != "f")
 
     def _above(self, table: PlannedTable) -> set[int]:
-        """Return the tables above a table, at any distance."""
         found: set[int] = set()
         waiting = [*table.source.parents]
         while waiting:
@@ -235,19 +226,16 @@ _OWNED_BY_SUPERUSERS = re.compile(
 
 
 def without_superusers(plan: RestorePlan) -> RestorePlan:
-    """Return a plan without owners of objects for superusers only.
+    """Return a plan without owners that only superusers can be.
 
-    Such objects then belong to the restoring role. It is for a server on which no other role is a superuser.
+    Such objects then belong to the restoring role: no other role of the server is a superuser.
     """
     entries = tuple(replace(entry, sql=_OWNED_BY_SUPERUSERS.sub("", entry.sql)) for entry in plan.entries)
     return replace(plan, entries=entries)
 
 
 def without_rows(plan: RestorePlan, tables: Collection[int], reason: str) -> RestorePlan:
-    """Return a plan that creates tables without their rows, and names them.
-
-    :param tables: their oids in the source.
-    """
+    """Return a plan that creates tables without their rows, and names them."""
     found = [table.source for table in plan.tables if table.source.oid in tables and table.source.has_rows]
     left = tuple(NotRestored(f"rows of table {table.label}", reason) for table in found)
     empty = frozenset(table.oid for table in found)
@@ -289,7 +277,7 @@ def data_only(plan: RestorePlan) -> RestorePlan:
 
 def without_tablespaces(plan: RestorePlan) -> RestorePlan:
     """Return a plan that creates everything in the target's own tablespace, and says so."""
-    used = used_by(plan.entries)
     reason = "what was in it is created in the tablespace of the target's database"
-    dropped = tuple(NotRestored(f"tablespace {name}", reason) for name in used)
-    return replace(plan, entries=leave_tablespaces(plan.entries), not_restored=(*plan.not_restored, *dropped))
+    left = tuple(NotRestored(f"tablespace {name}", reason) for name in plan.tablespaces)
+    entries = tuple(replace(entry, settings=_TABLESPACE.sub("", entry.settings)) for entry in plan.entries)
+    return replace(plan, entries=entries, not_restored=(*plan.not_restored, *left))

@@ -1,6 +1,4 @@
-"""Relaxed constraints: dropped for rows, reported, and added again where possible.
-
-They are found by the server's errors.
+"""Relaxed constraints, by the server's errors: dropped for rows, reported, added again where possible.
 
 Beside other things, only what the restore itself has made gives way.
 """
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 OTHER_MOMENT = "rows of another moment break it"
 
 NOT_VALID = "new rows are checked, but those that are there are not (NOT VALID): "
-"""What the reason begins with where a condition is there, but rows break it."""
+"""Begins the reason where a condition is there, but rows break it."""
 
 _ABOVE = f"""
 with recursive above (relation, height) as (
@@ -39,7 +37,7 @@ with recursive above (relation, height) as (
     where t.relation = b.relation or (p.relispartition and t.height > b.height))
 )
 """
-"""A table with all that it inherits from: what is dropped there is dropped here, too.
+"""A table with all that it inherits from: what is dropped there is dropped in it, too.
 
 The ledger does not name partitions of what was created: they go with it.
 """
@@ -85,18 +83,17 @@ where (case when %(is_check)s then c.oid is not null else t.typnotnull end) and 
   or ('pg_catalog.pg_type'::regclass::oid, t.oid) in (select class, object from {LEDGER}.created))
 order by depth desc limit 1
 """
-"""The server tells the domain of a column, and what is broken may be a condition of one that it is over."""
+"""The server names the domain of a column; what is broken may be a condition of one that it is over."""
 
 
 _USES = """exists (select from pg_catalog.pg_depend d where d.classid = {catalog}::regclass and d.objid = {oid}
   and d.refclassid in ('pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass))"""
-"""Whether something uses functions or operators other than PostgreSQL's own, of which it keeps no such account."""
+"""Whether something uses other functions or operators than PostgreSQL's, of which it keeps no account."""
 
 _ASKING = f"""
 {_ABOVE} select c.conname::text from own join pg_catalog.pg_constraint c on c.conrelid = relation and c.contype = 'c'
 where {_USES.format(catalog="'pg_catalog.pg_constraint'", oid="c.oid")} order by height desc, 1 limit 1
 """
-"""A CHECK of a table that asks functions, which may fail."""
 
 _ASKING_DOMAIN = f"""
 with recursive below (domain) as (
@@ -119,16 +116,13 @@ join pg_catalog.pg_attrdef f on f.adrelid = a.attrelid and f.adnum = a.attnum
 where a.attname <> all (%(kept)s)
   and {_USES.format(catalog="'pg_catalog.pg_attrdef'", oid="f.oid")} order by height desc, a.attnum limit 1
 """
-"""A formula that a partition has from its root gives way there, and so for all others, whose rows keep their values."""
+"""A formula that a partition has from its root gives way there, for all others, whose rows keep their values."""
 
 
 @dataclass(frozen=True)
 class _Condition:
-    """Condition that rows break.
+    """Condition that rows break, what it belongs to (as ALTER names it), and what ends it and begins it.
 
-    :param what: it is, for people.
-    :param on: what it belongs to, as ALTER names it.
-    :param drop: what ends it there; `add` begins it again.
     :param name: of a constraint, quoted; "" for what is none.
     :param is_bound: it makes a partition of a table.
     """
@@ -145,9 +139,7 @@ class _Condition:
 class RelaxedConstraint:
     """Condition or formula that was dropped so that a table takes its rows.
 
-    :param not_restored: what it is, why, and the statement that adds it again.
-    :param not_valid: the statement that adds it for new rows only, and `validate` the one that then checks the others;
-        "" where there is no such thing.
+    :param not_valid: the statement that adds it for new rows only; `validate` then checks the others; or "".
     :param column: whose formula it is; "" for a condition.
     """
 
@@ -163,10 +155,7 @@ class RelaxedConstraint:
 
     @classmethod
     def from_dict(cls, described: Mapping[str, str]) -> RelaxedConstraint:
-        """Return the object that `to_dict` described.
-
-        An earlier release did not record all of it.
-        """
+        """Return the object that `to_dict` described; an earlier release did not record all of it."""
         more = (described.get(name, "") for name in ("not_valid", "validate", "column"))
         return cls(NotRestored.from_dict(described), *more)
 
@@ -179,8 +168,7 @@ def drop_condition(
     Where a server does not say which one it is, since a function of one failed, the bound of a partition goes if it is
     what fails, or else the first condition that asks functions.
 
-    :param table: as the server writes it.
-    :param rows: the table that they are in, written so, too.
+    :param table, rows: the table, and the one that the rows are in, as the server writes them.
     :param reason: why it gives way, or else what the server says.
     """
     condition = _broken(session, table, error)
@@ -191,24 +179,13 @@ def drop_condition(
 
 
 def failure_of_bound(session: Connection, table: str, rows: str) -> psycopg.Error | None:
-    """Return the error that keeps rows from being assigned to a partition.
-
-    A function of a key fails. None where none does.
-
-    :param table: may be no partition, to which any row belongs.
-    :param rows: the table that they are in.
-    """
+    """Return the error of a key's function that keeps rows of a table from a partition, or None."""
     (belonging,) = session.execute(_BELONGING, (table,)).fetchone() or ("true",)
     return refusal_of(session, f"select count(*) from {rows} where {belonging}")
 
 
 def detach(session: Connection, table: str, error: psycopg.Error) -> RelaxedConstraint | None:
-    """Detach a partition from its table.
-
-    None where it is no partition, or was there before.
-
-    :param error: why.
-    """
+    """Detach a partition from its table; None where it is none, or was there before."""
     condition = _bound(session, table)
     return None if condition is None else _drop(session, table, condition, words(error))
 
@@ -232,11 +209,9 @@ def _drop(session: Connection, table: str, condition: _Condition, reason: str) -
 def drop_expression(
     session: Connection, table: str, kept: Sequence[str], error: psycopg.Error
 ) -> RelaxedConstraint | None:
-    """Drop the expression of a stored generated column, if its functions may fail.
+    """Drop the expression of a stored generated column, if its functions may fail, or return None.
 
-    The column becomes an ordinary one. None where there is no such column.
-
-    :param kept: names of those that are so already.
+    :param kept: names of columns that are ordinary already.
     """
     row = session.execute(_FORMULAS, {"table": table, "kept": list(kept)}).fetchone()
     if row is None:
@@ -250,9 +225,7 @@ def drop_expression(
 
 
 def add_again(session: Connection, dropped: RelaxedConstraint) -> NotRestored | None:
-    """Add a dropped condition again, where rows satisfy it by now.
-
-    Where they do not, it is added for new rows only.
+    """Add a dropped condition again, or for new rows only where rows still break it.
 
     :return: what to report of it; None where it is as it was.
     """
@@ -268,10 +241,7 @@ def add_again(session: Connection, dropped: RelaxedConstraint) -> NotRestored | 
 
 
 def _asking(session: Connection, table: str) -> _Condition | None:
-    """Return a condition that calls functions or operators.
-
-    It is one of the table itself, or of a domain.
-    """
+    """Return a condition of the table or of a domain that calls functions or operators."""
     if (row := session.execute(_ASKING, {"table": table}).fetchone()) is not None:
         return _check(session, table, row[0])
     if (row := session.execute(_ASKING_DOMAIN, {"table": table}).fetchone()) is not None:
@@ -308,10 +278,7 @@ def _not_null(session: Connection, table: str, name: str | None) -> _Condition |
 
 
 def _bound(session: Connection, table: str) -> _Condition | None:
-    """Return the condition that makes a table a partition.
-
-    Without it, rows need not be within a bound.
-    """
+    """Return the condition that makes a table a partition."""
     row = session.execute(_BOUND, {"table": table}).fetchone()
     if row is None:
         return None

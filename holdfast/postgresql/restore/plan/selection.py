@@ -1,7 +1,4 @@
-"""Selection of a dump's entries for chosen tables.
-
-Some exist in the target already; some are left out, with the reason.
-"""
+"""Selection of a dump's entries for chosen tables: created, existing in the target, or left out."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.common.lsn import PG_CLASS
 from holdfast.postgresql.dump.dump_entries import TABLES
-from holdfast.postgresql.dump.sql_tokens import chain_at, tokens
+from holdfast.postgresql.dump.sql_tokens import chains
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,19 +24,8 @@ FOLLOWERS = frozenset({"ACL", "COMMENT", "SECURITY LABEL", "SEQUENCE OWNED BY", 
 
 ATTACHED = frozenset(
     {
-        "CHECK CONSTRAINT",
-        "CONSTRAINT",
-        "DEFAULT",
-        "FK CONSTRAINT",
-        "INDEX",
-        "INDEX ATTACH",
-        "POLICY",
-        "ROW SECURITY",
-        "RULE",
-        "SEQUENCE",
-        "STATISTICS",
-        "TABLE ATTACH",
-        "TRIGGER",
+        *("CHECK CONSTRAINT", "CONSTRAINT", "DEFAULT", "FK CONSTRAINT", "INDEX", "INDEX ATTACH", "POLICY"),
+        *("ROW SECURITY", "RULE", "SEQUENCE", "STATISTICS", "TABLE ATTACH", "TRIGGER"),
     }
 )
 """Kinds that belong to a table, a view or a domain, and come with it."""
@@ -70,11 +56,7 @@ _STAYS_OUT = {
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Entry that is not restored, with the reason.
-
-    :param reason: in words.
-    :param add_later: its SQL can be run later, once that is wanted.
-    """
+    """Entry that is not restored, with the reason; its SQL can be run later where `add_later`."""
 
     entry: DumpEntry
     reason: str
@@ -83,9 +65,7 @@ class LeftOut:
 
 @dataclass
 class Selection:
-    """Selection of entries, as it grows.
-
-    `created`, `existing` and `left_out` hold entries by their number.
+    """Selection of entries, as it grows, by their numbers.
 
     :param chosen: oids of the tables.
     :param whole: everything of the database, not just what the tables need.
@@ -118,7 +98,6 @@ class Selection:
         return self._owners.get(entry.id)
 
     def run(self) -> None:
-        """Select the entries."""
         for entry in self.entries:
             if self._is_root(entry):
                 self._take(entry, hard=True)
@@ -135,10 +114,7 @@ class Selection:
         return self.is_table(entry) and entry.oid in self.chosen
 
     def _is_of_the_database(self, entry: DumpEntry) -> bool:
-        """Return whether an entry would act on existing objects of the target.
-
-        It is wanted only where the source comes as it was.
-        """
+        """Return whether an entry would act on existing objects of the target."""
         if not self.maps:
             return False
         if entry.kind == "DEFAULT ACL":
@@ -147,10 +123,7 @@ class Selection:
 
     @staticmethod
     def is_table(entry: DumpEntry) -> bool:
-        """Return whether an entry is a table.
-
-        Its oid is then one of the catalog record.
-        """
+        """Return whether an entry is a table, whose oid is then one of the catalog record."""
         return entry.class_oid == PG_CLASS and entry.kind in TABLES
 
     def _may_follow(self, entry: DumpEntry) -> bool:
@@ -160,9 +133,7 @@ class Selection:
         return owner is not None and owner.id in self.created
 
     def _take(self, entry: DumpEntry, *, hard: bool) -> bool:
-        """Take an entry with its dependencies, or leave it out with the reason.
-
-        Returns whether it was taken.
+        """Take an entry with its dependencies, or leave it out with the reason; return whether it was taken.
 
         :param hard: tables and views that it needs come, too.
         """
@@ -267,10 +238,8 @@ class Selection:
         relations = [other for other in needed if other.is_relation or other.kind == "DOMAIN"]
         if len(relations) < 2:
             return next(iter(relations), None)
-        names = {_key(other): other for other in relations}
-        found = list(tokens(entry.sql))
-        chains = (chain_at(found, place)[:2] for place in range(len(found)))
-        return next((names[chain] for chain in chains if chain in names), relations[0])
+        names: dict[tuple[str, ...], DumpEntry] = {_key(other): other for other in relations}
+        return next((names[chain[:2]] for chain in chains(entry.sql) if chain[:2] in names), relations[0])
 
     def references(self) -> Iterator[tuple[DumpEntry, DumpEntry]]:
         """Yield foreign keys to tables that the target has, each with that table."""
@@ -288,7 +257,6 @@ class Selection:
         return self.is_table(entry) and entry.id not in self.created
 
     def _tell_what_stays(self) -> None:
-        """Record the entries that use the chosen tables and are left out."""
         used = {entry.id for entry in self.created.values() if entry.is_relation}
         for entry in self.entries:
             if entry.id in self.created or entry.id in self.left_out:

@@ -1,7 +1,4 @@
-"""Stages of creating a dump's entries after the rows, in order.
-
-Entries of some stages are created in parallel.
-"""
+"""Stages of creating a dump's entries after the rows, in order, some of them in parallel."""
 
 from __future__ import annotations
 
@@ -19,22 +16,17 @@ FOREIGN_KEY = "FK CONSTRAINT"
 
 @dataclass(frozen=True)
 class Stage:
-    """Entries that need nothing of a later stage.
-
-    Those of a parallel one take time, all others are quick.
-    """
+    """Entries that need nothing of a later stage; those of a parallel one take time."""
 
     entries: tuple[DumpEntry, ...]
     is_parallel: bool
 
 
 def stages(entries: Sequence[DumpEntry]) -> tuple[Stage, ...]:
-    """Return the stages of a dump's post-data section.
+    """Return the stages of post-data: indexes and keys, entries before foreign keys, these, all others.
 
-    They are indexes and keys, entries before foreign keys, foreign keys, and all others.
-
-    Whatever is quick keeps the dump's order and is done alone: attaching an index locks two tables in an order of
-    its own. What hides rows, or acts on what a restore does, is not among them: `hiding` and `acting`.
+    What is quick keeps the dump's order and is done alone: attaching an index locks two tables in an order of its own.
+    What hides rows, or acts on what a restore does, is not among them: `hiding` and `acting`.
     """
     apart = {entry.id for entry in (*hiding(entries), *acting(entries))}
     waiting = [entry for entry in entries if entry.section == "post-data" and entry.id not in apart]
@@ -54,29 +46,18 @@ def stages(entries: Sequence[DumpEntry]) -> tuple[Stage, ...]:
 
 
 def hiding(entries: Sequence[DumpEntry]) -> tuple[DumpEntry, ...]:
-    """Return the entries that enable row-level security.
-
-    They come when no row is read any more: policies may hide rows from the owner of a table, too.
-    """
+    """Return the entries that enable row-level security, for when no row is read any more."""
     return tuple(entry for entry in entries if entry.kind == "ROW SECURITY")
 
 
 def acting(entries: Sequence[DumpEntry]) -> tuple[DumpEntry, ...]:
-    """Return the event triggers, and the entries about them.
-
-    They come last, so that they see nothing a restore does.
-    """
+    """Return the event triggers and the entries about them, which must see nothing of a restore."""
     triggers = {entry.id for entry in entries if entry.kind == "EVENT TRIGGER"}
     return tuple(entry for entry in entries if entry.id in triggers or triggers.intersection(entry.needs))
 
 
 def keys_of(entries: Sequence[DumpEntry], tables: Collection[int]) -> frozenset[int]:
-    """Return the foreign keys from and to the partition trees of tables, by number.
-
-    A table without partitions is a tree of its own.
-
-    :param tables: their oids in the source.
-    """
+    """Return the foreign keys from and to the partition trees of tables, by number."""
     trees = _trees(entries)
     meant = {trees[entry.id] for entry in entries if entry.is_relation and entry.oid in tables}
     return frozenset(
@@ -85,12 +66,7 @@ def keys_of(entries: Sequence[DumpEntry], tables: Collection[int]) -> frozenset[
 
 
 def built_on(entries: Sequence[DumpEntry], tables: Collection[int]) -> frozenset[int]:
-    """Return the indexes and keys of tables, with everything that needs them.
-
-    They are given by number.
-
-    :param tables: their oids in the source.
-    """
+    """Return the indexes and keys of tables, with everything that needs them, by number."""
     relations = {entry.id for entry in entries if entry.is_relation and entry.oid in tables}
     found = {entry.id for entry in entries if entry.kind in _BUILT and relations.intersection(entry.needs)}
     for entry in entries:  # what is needed comes first
@@ -100,13 +76,11 @@ def built_on(entries: Sequence[DumpEntry], tables: Collection[int]) -> frozenset
 
 
 def as_partitions(entries: Sequence[DumpEntry], tables: Collection[int]) -> frozenset[int]:
-    """Return the entries that fail where tables are no partitions any more.
-
-    They are given by number. The tables' bounds gave way.
+    """Return the entries, by number, that fail where tables are no partitions any more.
 
     They attach its indexes to those of the partitioned table, or enable and disable what is a copy of its triggers.
 
-    :param tables: their oids in the source.
+    :param tables: their oids in the source; their bounds gave way.
     """
     relations = {entry.id for entry in entries if entry.is_relation and entry.oid in tables}
     own = [entry for entry in entries if relations.intersection(entry.needs)]
@@ -117,10 +91,7 @@ def as_partitions(entries: Sequence[DumpEntry], tables: Collection[int]) -> froz
 
 
 def _built(entries: Sequence[DumpEntry]) -> set[int]:
-    """Return the indexes and constraints that need nothing but other ones.
-
-    Those of a view that is created late are not among them.
-    """
+    """Return the indexes and constraints that need nothing but other ones, such as a late view."""
     there = {entry.id for entry in entries}
     built: set[int] = set()
     for entry in entries:
@@ -132,10 +103,8 @@ def _built(entries: Sequence[DumpEntry]) -> set[int]:
 def after(stage: Stage, entries: Iterable[DumpEntry]) -> dict[int, set[int]]:
     """Return the predecessors of each entry of a stage, by their places in it.
 
-    Those are what it needs and what locks a table in a way that conflicts: two sessions that lock the same
-    tables in another order would deadlock. An index lets others be built on its table; a key or constraint does not.
-
-    :param entries: all of the plan, which know partitions.
+    Those are what it needs and what locks a table in a way that conflicts: two sessions that lock the same tables in
+    another order would deadlock. An index lets others be built on its table; a key or constraint does not.
     """
     if not stage.is_parallel:
         return {place: {place - 1} for place in range(1, len(stage.entries))}
@@ -159,10 +128,7 @@ def after(stage: Stage, entries: Iterable[DumpEntry]) -> dict[int, set[int]]:
 
 
 def _locked(entry: DumpEntry, trees: Mapping[int, int]) -> set[int]:
-    """Return the tables that an index, a constraint or a foreign key locks.
-
-    A foreign key locks all partitions, too.
-    """
+    """Return the tables that an index or constraint locks; a foreign key locks all partitions, too."""
     if entry.kind == FOREIGN_KEY:
         return {trees.get(need, need) for need in entry.needs}
     return {need for need in entry.needs if need in trees}

@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Collection
+from holdfast.common.errors import RefusedError
+from holdfast.postgresql.connection.session import first_column, session_role
 
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from holdfast.postgresql.connection.address import Address
     from holdfast.postgresql.connection.session import Connection
 
 _CLASSES = {
@@ -76,8 +80,18 @@ class Target:
 
 
 def read_target(session: Connection) -> Target:
-    """Read the existing objects of the session's database.
-
-    The session's search_path is empty, as connect() leaves it.
-    """
+    """Read the existing objects of the session's database; its search_path is empty."""
     return Target(frozenset((str(kind), str(schema), str(name)) for kind, schema, name in session.execute(_QUERY)))
+
+
+_USABLE = "select spcname::text from pg_catalog.pg_tablespace where pg_catalog.has_tablespace_privilege(oid, 'create')"
+
+
+def check_tablespaces(session: Connection, address: Address, names: Sequence[str]) -> None:
+    """Refuse tablespaces that the session's role cannot create in."""
+    there = first_column(session, _USABLE)
+    if missing := [name for name in names if name not in there]:
+        raise RefusedError(
+            f"{address.url} lacks tablespaces of the backup, or {session_role(session)} may not create in them: "
+            f"{', '.join(missing)}. Create them first (CREATE TABLESPACE …), or restore with --tablespaces drop"
+        )

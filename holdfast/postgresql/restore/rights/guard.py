@@ -64,11 +64,9 @@ _TRY = f"do $try$ begin create table {LEDGER}.tried (id int); end $try$"
 
 
 def raise_guard(session: Connection, login: Address) -> None:
-    """Create the guard, and prove that it holds.
+    """Create the guard, and prove that it holds for the login in the ledger's schema.
 
-    :param session: a superuser's; the ledger is there.
-    :param login: it may create tables in the ledger's schema.
-    :raises RefusedError: the server does not run event triggers in the login's sessions.
+    :raises RefusedError: the server runs no event triggers in the login's sessions.
     """
     with session.transaction():
         session.execute(_STATEMENTS.encode())

@@ -1,17 +1,14 @@
-"""Objects of a restore given to their owners at its end.
+"""Objects of a restore given to their owners, when no code of the source can run any more.
 
-No code of the source can run any more then.
-
-Until then all of them belong to the login that builds. While it still may, it gives what belongs to several owners to
-roles that stand in for them. A superuser then gives the objects of each to its owner, by their oids: the server itself
-names them, so nothing of the archive's text is in these statements. ALTER … OWNER and GRANT plan nothing.
+Until then all belong to the login that builds. While it still may, it gives what belongs to several owners to roles
+that stand in for them. A superuser then gives the objects of each to its owner, by their oids: the server itself names
+them, so nothing of the archive's text is in these statements. ALTER … OWNER and GRANT plan nothing.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import RefusedError
@@ -19,10 +16,11 @@ from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.session import refusal_of
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
-from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements
+from holdfast.postgresql.dump.sql_tokens import Token, solid, statements, text_of
 from holdfast.postgresql.restore.plan.ledger import note_left_out, once, read_left_out
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.rights.guard import RESET
+from holdfast.postgresql.restore.rights.owner_choice import with_roles
 from holdfast.postgresql.restore.rights.superuser_entries import LAST, run_as_superuser
 from holdfast.postgresql.restore.rights.target_rights import owner_statements
 
@@ -77,10 +75,7 @@ _MISSING = ("42704", "42P01", "42883", "3F000")
 
 
 def holders_of(session: Connection, plan: RestorePlan) -> Mapping[str, str]:
-    """Return the roles that hold objects for their owners, by owner: the login, or who stands in for one.
-
-    The owner of most has the login itself.
-    """
+    """Return the roles that hold objects, by owner: the login for most, or a stand-in."""
     owners = Counter(owner for entry in plan.entries for _, owner in owner_statements(entry.sql))
     if not owners:
         return {}
@@ -92,10 +87,7 @@ def holders_of(session: Connection, plan: RestorePlan) -> Mapping[str, str]:
 def forbid_writing(session: Connection, plan: RestorePlan, tables: Sequence[str], *, is_over: bool = False) -> None:
     """Take the right to change rows from the login, or give it back.
 
-    Code of one owner could change rows of another one else, behind the comparison.
-
-    :param session: a superuser's.
-    :param tables: as the server writes them.
+    Code of one owner could change rows of another, behind the comparison.
     """
     verb, word = ("grant", "to") if is_over else ("revoke", "from")
     with once(session, f"{verb} {_WRITES}") as is_new:
@@ -107,12 +99,7 @@ def forbid_writing(session: Connection, plan: RestorePlan, tables: Sequence[str]
 def mark_owners(
     superuser: Connection, sessions: Sessions, plan: RestorePlan, holders: Mapping[str, str]
 ) -> tuple[NotRestored, ...]:
-    """Give objects to their owners' stand-ins, and make the owners' grants.
-
-    :param superuser: makes these roles.
-    :param sessions: of the login.
-    :return: what the server refuses.
-    """
+    """Give objects to their owners' stand-ins, and make the owners' grants; return what is refused."""
     for name in sorted({*holders.values()} - {plan.login}):
         for (statement,) in superuser.execute(_STANDS_IN, {"name": name, "login": plan.login}).fetchall():
             superuser.execute(statement.encode())
@@ -137,10 +124,9 @@ def mark_owners(
 
 
 def hand_over(session: Connection, plan: RestorePlan, holders: Mapping[str, str]) -> tuple[NotRestored, ...]:
-    """Give everything to its owners, and make the grants that need a superuser.
+    """Give everything to its owners; return what the server refuses.
 
     :param session: a superuser's, when the login can log in no more.
-    :return: what the server refuses.
     """
     session.execute(f"update {LEDGER}.created set made_by = session_user".encode())
     left: list[NotRestored] = []
@@ -154,13 +140,12 @@ def hand_over(session: Connection, plan: RestorePlan, holders: Mapping[str, str]
         elif entry.kind == "ACL":
             for grantor, tokens in _grants(entry):
                 if grantor and tokens[0].word in ("GRANT", "REVOKE"):  # the owner's own are made by now
-                    statement = replace(entry, sql="".join(token.text for token in tokens))
+                    statement = replace(entry, sql=text_of(tokens))
                     left += _refused(session, plan, statement, grantor)
     return tuple(left)
 
 
 def _refused(session: Connection, plan: RestorePlan, entry: DumpEntry, grantor: str = "none") -> Iterator[NotRestored]:
-    """Run an entry in a superuser's session, as the role that grants; yield it where that is refused."""
     try:
         with session.transaction():
             session.execute(f"set local role {ident(grantor)}".encode())
@@ -204,31 +189,26 @@ def _some(items: Sequence[Any]) -> Iterator[Any]:
 
 
 def _owner_of(plan: RestorePlan, entry: DumpEntry) -> str:
-    """Return the owner of what an entry is about; "" where it is not known."""
     objects = (plan.by_id[need] for need in entry.needs if need in plan.by_id)
     return next((owner for each in objects for _, owner in owner_statements(each.sql)), "")
 
 
 def _own_grants(entry: DumpEntry, owner: str, holders: Mapping[str, str]) -> Iterator[str]:
-    """Yield the statements of an entry that its owner has made.
-
-    The owner is another one yet.
-    """
+    """Yield an entry's statements by its owner, who is another role yet."""
     holder = holders.get(owner, "")
     for grantor, tokens in _grants(entry):
         if not grantor:
-            bare = [token for token in tokens if token.kind not in (SPACE, COMMENT)]
-            about = {
-                id(name) for word, name in pairwise(bare) if word.word in ("TO", "FROM") and name.identifier == owner
-            }
-            yield "".join(holder if holder and id(token) in about else token.text for token in tokens)
+            yield "".join(
+                holder if holder and is_role and token.identifier == owner else token.text
+                for token, is_role in with_roles(tokens)
+            )
 
 
-def _grants(entry: DumpEntry) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Yield the statements of an entry, each with the role that grants; "" is the owner."""
+def _grants(entry: DumpEntry) -> Iterator[tuple[str, Sequence[Token]]]:
+    """Yield an entry's statements with the role that grants; "" is the owner."""
     grantor = ""
     for tokens in statements(entry.sql):
-        bare = [token for token in tokens if token.kind not in (SPACE, COMMENT)]
+        bare = solid(tokens)
         said = [token.word for token in bare[:3]]
         if said == ["SET", "SESSION", "AUTHORIZATION"]:
             grantor = bare[3].identifier

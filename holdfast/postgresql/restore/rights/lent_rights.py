@@ -1,4 +1,4 @@
-"""Rights lent to the login that builds, in a closed target."""
+"""Rights that a superuser's session lends to the login that builds, in a closed target."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.dump.sql_tokens import chain_at, chains, tokens
 from holdfast.postgresql.restore.plan.ledger import keep, read_kept
 from holdfast.postgresql.restore.plan.stages import FOREIGN_KEY
-from holdfast.postgresql.restore.plan.tablespace_choice import used_by
 from holdfast.postgresql.restore.rights.target_rights import has_words, owner_statements
 
 if TYPE_CHECKING:
@@ -65,51 +64,32 @@ where s.datname = pg_catalog.current_database() and s.pid <> pg_catalog.pg_backe
 
 
 def lend_rights(session: Connection, plan: RestorePlan) -> None:
-    """Let the login create what a plan has.
-
-    :param session: a superuser's.
-    """
+    """Let the login create what a plan has."""
     named = {chain[0] for entry in plan.entries for chain in chains(entry.sql)} if plan.beside else set()
     asked = {
         "login": plan.login,
         "named": sorted(named),
         "beside": plan.beside,
-        "tablespaces": sorted(used_by(plan.entries)),
+        "tablespaces": list(plan.tablespaces),
     }
     _grant(session, _PLACES, asked)
 
 
 def lend_extensions(session: Connection, login: str) -> None:
-    """Let the login use the schemas, foreign-data wrappers and servers that extensions have brought.
-
-    :param session: a superuser's.
-    """
+    """Let the login use schemas, foreign-data wrappers and servers of extensions."""
     _grant(session, _OF_EXTENSIONS, {"login": login})
 
 
 def lend_references(session: Connection, plan: RestorePlan) -> None:
-    """Let the login refer to the tables that its keys lead to.
-
-    They are those of extensions, and those that the owners of the keys may refer to.
-
-    :param session: a superuser's. The extensions are there.
-    """
+    """Let the login refer to tables of extensions, and to those that owners of its keys may refer to."""
     for entry in plan.entries:
-        if entry.kind == FOREIGN_KEY and is_elsewhere(plan, table := referred(entry)):
+        if entry.kind == FOREIGN_KEY and (table := referred(entry)) not in plan.table_names:
             _grant(session, _REFERENCES, {"login": plan.login, "owner": _owner(plan, entry), "table": table})
 
 
 def by_period(plan: RestorePlan) -> Iterator[str]:
     """Yield the tables that foreign keys with a PERIOD lead to."""
     return (referred(entry) for entry in plan.entries if entry.kind == FOREIGN_KEY and has_words(entry.sql, "PERIOD"))
-
-
-def is_elsewhere(plan: RestorePlan, table: str) -> bool:
-    """Return whether a table is none of the plan's.
-
-    It then belongs to another role than the login.
-    """
-    return table not in plan.table_names
 
 
 def close_database(session: Connection, login: str) -> None:

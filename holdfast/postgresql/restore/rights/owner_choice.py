@@ -1,4 +1,4 @@
-"""Another owner for everything that a restore creates, or none but who restores."""
+"""Another owner for everything that a restore creates, or the role that restores."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.catalog.roles import read_roles
 from holdfast.postgresql.connection.sql import ident
-from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, Token, statements, tokens
+from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, Token, statements, text_of, tokens
 from holdfast.postgresql.restore.plan.plan import NotRestored, without_superusers
 from holdfast.postgresql.restore.rights.target_rights import owner_statements
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.dump.dump_entries import DumpEntry
@@ -27,12 +27,9 @@ _BEFORE_ROLE: Final = frozenset({"AUTHORIZATION", "FOR", "FROM", "ROLE", "TO"})
 def owned_by(
     session: Connection, plan: RestorePlan, owner: str | None, created: Collection[str], *, is_trusted: bool
 ) -> RestorePlan:
-    """Return a plan by which everything belongs to one role of the target.
+    """Return a plan by which everything belongs to one role, or (None) to the restoring one.
 
-    :param owner: None for the role that restores.
-    :param created: roles that the restore creates.
-    :param is_trusted: the role may be a superuser.
-    :raises RefusedError: it is one, and functions of the source would run with its rights.
+    :raises RefusedError: it is a superuser, and not trusted: functions of the source would run with its rights.
     """
     there = read_roles(session).roles
     name = owner or session.info.user
@@ -45,12 +42,9 @@ def owned_by(
 
 
 def with_owner(plan: RestorePlan, owner: str, roles: Collection[str], *, is_creator: bool) -> RestorePlan:
-    """Return a plan by which everything belongs to one role.
+    """Return a plan by which everything belongs to one role; a creator owns it by that.
 
     Privileges of roles that the target lacks are left out and named: they are not needed to own anything.
-
-    :param roles: of the target, and those that are created there.
-    :param is_creator: the role creates everything, and owns it by that.
     """
     plan = without_superusers(plan)
     owners = {entry.id: old for entry in plan.entries for _, old in owner_statements(entry.sql)}
@@ -63,7 +57,7 @@ def with_owner(plan: RestorePlan, owner: str, roles: Collection[str], *, is_crea
                 old = set(owners.values())
             sql = "".join(
                 ident(owner) if is_role and each.identifier in old else each.text
-                for each, is_role in _roles_in(changed.sql)
+                for each, is_role in with_roles(tokens(changed.sql))
             )
             changed, lost = _without_roles(replace(entry, sql=sql), set(plan.roles).difference(roles, {owner}))
             left += lost
@@ -79,7 +73,7 @@ def with_owner(plan: RestorePlan, owner: str, roles: Collection[str], *, is_crea
 
 
 def _given(entry: DumpEntry, owner: str) -> str:
-    """Return an entry's SQL with another owner, or with none; what PostgreSQL's own roles have stays theirs."""
+    """Return an entry's SQL with another owner, or none; PostgreSQL's own roles keep theirs."""
     sql = entry.sql
     for statement, old in owner_statements(sql):
         if not old.startswith("pg_"):
@@ -89,10 +83,10 @@ def _given(entry: DumpEntry, owner: str) -> str:
 
 
 def _without_roles(entry: DumpEntry, lacking: Collection[str]) -> tuple[DumpEntry, list[NotRestored]]:
-    """Return an entry without the statements that name roles which are not there, and these."""
+    """Return an entry without statements that name lacking roles, and these."""
     kept, left = [], []
     for statement in statements(entry.sql):
-        text = "".join(token.text for token in statement)
+        text = text_of(statement)
         if gone := _named_roles(replace(entry, sql=text), lacking):
             left.append(NotRestored(entry.label, f"the target has no role {', '.join(sorted(gone))}", text))
         else:
@@ -101,16 +95,15 @@ def _without_roles(entry: DumpEntry, lacking: Collection[str]) -> tuple[DumpEntr
 
 
 def _named_roles(entry: DumpEntry, known: Collection[str]) -> set[str]:
-    """Return the known roles that an entry gives something to, or speaks for."""
     if entry.kind not in _NAMES_ROLES:
         return set()
-    return {each.identifier for each, is_role in _roles_in(entry.sql) if is_role}.intersection(known)
+    return {each.identifier for each, is_role in with_roles(tokens(entry.sql)) if is_role}.intersection(known)
 
 
-def _roles_in(sql: str) -> Iterator[tuple[Token, bool]]:
-    """Yield the tokens of SQL, each with whether it may name a role: behind such a word, or in a list of them."""
+def with_roles(found: Iterable[Token]) -> Iterator[tuple[Token, bool]]:
+    """Yield the tokens of SQL, each with whether it may name a role."""
     before, is_list = "", False
-    for token in tokens(sql):
+    for token in found:
         if token.kind in (SPACE, COMMENT):
             yield token, False
             continue

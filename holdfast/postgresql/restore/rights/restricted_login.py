@@ -1,4 +1,4 @@
-"""Logins without superuser rights, for sessions that run code of a source.
+"""Logins without superuser rights, for sessions that run code of a source; sessions of ours are a superuser's.
 
 Neither SET ROLE nor SET SESSION AUTHORIZATION keeps code from a superuser's rights: it resets them. Nor does a list of
 statements that run code: the planner runs functions of the tables in a statement. A session that has logged in without
@@ -34,7 +34,6 @@ _GONE = """
 select rolname::text from pg_catalog.pg_roles r where rolname ~ %s and not rolsuper and not exists (
   select from pg_catalog.pg_database d where d.oid::text = pg_catalog.split_part(rolname, '_', 3))
 """
-"""Logins for databases that have been dropped since."""
 
 _DATABASE = "select oid::text from pg_catalog.pg_database where datname = pg_catalog.current_database()"
 
@@ -74,7 +73,7 @@ _SETTINGS = {
     "client_min_messages": "warning",
     "event_triggers": "on",
 }
-"""Settings that a login's sessions begin with, beside those of all sessions, in versions that know them."""
+"""Settings of a login's sessions, beside those of all sessions, in versions that know them."""
 
 _TRIES = 20
 _PAUSE_S = 0.1
@@ -87,7 +86,6 @@ def temporary_login(session: Connection, address: Address, *, is_quiet: bool = T
     Only this process and its tasks know its password. Where objects belong to it, or notes name it, it stays, and can
     log in no more; the next one for this database takes them over.
 
-    :param session: a superuser's, in the database, which makes no other of these meanwhile.
     :param is_quiet: the database's own event triggers do not act on what the login does.
     :raises RefusedError: it may not log in; says what to do.
     """
@@ -103,10 +101,7 @@ def temporary_login(session: Connection, address: Address, *, is_quiet: bool = T
 
 @contextmanager
 def asking_login(address: Address) -> Iterator[Address]:
-    """Yield an address for queries of a restored database.
-
-    Its sessions never have a superuser's rights.
-    """
+    """Yield an address for queries of a restored database, never with a superuser's rights."""
     with connect(address) as session:
         if session.info.parameter_status("is_superuser") != "on":
             yield address
@@ -119,10 +114,7 @@ def asking_login(address: Address) -> Iterator[Address]:
 
 @contextmanager
 def owners_login(session: Connection, address: Address, owner: str) -> Iterator[Address]:
-    """Yield the address of a temporary login with the rights of one owner.
-
-    :param session: a superuser's, in the database.
-    """
+    """Yield the address of a temporary login with the rights of one owner."""
     name = f"{login_name(session)}_owner"
     try:
         login = _make(session, address, name)
@@ -135,22 +127,12 @@ def owners_login(session: Connection, address: Address, owner: str) -> Iterator[
 
 
 def powers(session: Connection, owners: Collection[str]) -> Mapping[str, bool]:
-    """Return the roles that may do more than own things.
-
-    Each comes with whether policies hide nothing from it.
-    """
+    """Return roles that may do more than own things, with whether policies bind them not."""
     return dict(session.execute(_POWERFUL, (list(owners),)).fetchall())
 
 
 def check_namesakes(session: Connection, owners: Collection[str], recorded: Roles | None) -> None:
-    """Refuse superusers of the target with the names of ordinary roles of the source.
-
-    Objects of these roles would come to them.
-
-    :param owners: of what is to be restored.
-    :param recorded: with the backup; None where that was made by a release that did not record them.
-    :raises RefusedError: names such roles.
-    """
+    """Refuse superusers of the target with the names of ordinary roles, who would get their objects."""
     ordinary = {role.name for role in recorded.roles if not role.superuser} if recorded else set()
     found = session.execute(_SUPERUSERS, (sorted(ordinary.intersection(owners)),)).fetchall()
     if found:
@@ -162,12 +144,7 @@ def check_namesakes(session: Connection, owners: Collection[str], recorded: Role
 
 
 def drop_login(session: Connection) -> str:
-    """Drop the log-in that loads into a database, if there is one.
-
-    Returns its name where things belong to it: it then stays, and cannot log in.
-
-    :param session: a superuser's, in the database.
-    """
+    """Drop the login of a database; return its name where it stays, locked out, since it owns things."""
     name = login_name(session)
     for (standing,) in session.execute(_STANDING, (f"^{name}_([0-9]+|owner)$",)).fetchall():
         _is_dropped(session, standing)
@@ -187,10 +164,7 @@ def _is_dropped(session: Connection, name: str) -> bool:
 
 
 def _of_all_databases(session: Connection, statement: str) -> None:
-    """Run a statement on shared objects; repeat it after a conflict.
-
-    Restores into other databases change the same objects, and a server lets one of them fail.
-    """
+    """Run a statement on shared objects; repeat it after a conflict with a restore elsewhere."""
     for left in reversed(range(_TRIES)):
         try:
             session.execute(statement.encode())
@@ -202,16 +176,12 @@ def _of_all_databases(session: Connection, statement: str) -> None:
 
 
 def login_name(session: Connection) -> str:
-    """Return the name of the login for the session's database."""
     row = session.execute(_DATABASE).fetchone()
     return f"{LOADER}_{row[0] if row else 0}"
 
 
 def _lock_out(address: Address) -> None:
-    """Lock a log-in out, and drop it where it may go.
-
-    It stays where notes of an unfinished restore name it: that may be undone yet.
-    """
+    """Lock the login out, and drop it unless notes of an unfinished restore name it."""
     with connect(address) as session:
         is_begun = session.execute(f"select pg_catalog.to_regclass('{LEDGER}.detached')").fetchone() != (None,)
         if is_begun and session.execute(f"select from {LEDGER}.detached limit 1").fetchone() is not None:
@@ -221,10 +191,7 @@ def _lock_out(address: Address) -> None:
 
 
 def _make(session: Connection, address: Address, name: str, *, is_quiet: bool = True) -> Address:
-    """Make a log-in, or give it another password.
-
-    The server is sent only a verifier of the password.
-    """
+    """Make a login, or give it another password, of which the server is sent only a verifier."""
     password = secrets.token_urlsafe(24)
     check = session.pgconn.encrypt_password(password.encode(), name.encode(), b"scram-sha-256").decode()
     if session.execute(_EXISTS, (name,)).fetchone() is None:
@@ -247,12 +214,7 @@ def keep_password(session: Connection) -> None:
 
 
 def check_password(session: Connection) -> None:
-    """Refuse to go on where code of the source has changed the login's password.
-
-    Another client may have logged in with it, whose statements no guard refuses.
-
-    :raises RefusedError: it has.
-    """
+    """Refuse to go on where code of the source has changed the login's password: others may know it."""
     kept, row = read_kept(session, _KEPT), session.execute(_VERIFIER, (login_name(session),)).fetchone()
     if kept and row and row[0] is not None and row[0] != kept:
         raise RefusedError(
@@ -262,10 +224,7 @@ def check_password(session: Connection) -> None:
 
 
 def lock_out(session: Connection) -> None:
-    """Let the login log in no more, and end its sessions: no code of the source runs from then on.
-
-    :raises RefusedError: code of the source has changed its password.
-    """
+    """Lock the login out and end its sessions: no code of the source runs from then on."""
     name = login_name(session)
     session.execute(f"alter role {name} nologin".encode())
     session.execute(_SESSIONS, (name,))

@@ -1,7 +1,6 @@
 """Roles at the target of a restore: existing ones, or created on request.
 
-A role belongs to a whole server, so one that is there is never changed, and one that was made stays, also
-where the restore fails.
+A role belongs to a whole server: an existing one is never changed, and a new one stays, also where the restore fails.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ class RolePlan:
 
     :param created: those that the target lacks.
     :param granted: memberships of theirs, or in them.
-    :param differences: in what roles that the target has are other than in the source; they stay so.
-    :param joined: new ones that who restores becomes a member of, to give them what they own: no superuser may else.
+    :param differences: of existing roles from the source's; they stay so.
+    :param joined: new ones that the restoring role joins, to give them what they own: no superuser may else.
     """
 
     created: tuple[RoleRecord, ...] = ()
@@ -73,14 +72,10 @@ def plan_roles(
 ) -> RolePlan:
     """Check that the roles of a restore exist, or plan to create them.
 
-    They own or may use restored objects.
-
     :param names: of those that must be there.
     :param owners: those of them that own something.
-    :param recorded: with the backup; None where that was made by a release that did not record them.
     :param create: make those that are missing, with what they are members of and their members.
     :param harmless: make all that are missing, and none of them a superuser.
-    :raises RefusedError: names those that are missing.
     """
     there = read_roles(session)
     known = {role.name for role in there.roles}
@@ -116,10 +111,7 @@ def plan_roles(
 
 
 def _grantable(session: Connection, membership: Membership) -> Membership:
-    """Return a membership without the ADMIN option that a creator cannot grant itself.
-
-    From PostgreSQL 16 on, the creator of a role has that option already.
-    """
+    """Return a membership without an ADMIN option that a role's creator has already (16+)."""
     has_it = membership.member == session.info.user and session.info.server_version >= 160000
     return membership.model_copy(update={"admin": False}) if has_it else membership
 
@@ -171,8 +163,7 @@ def _differences(wanted: Roles, there: Roles) -> Iterator[str]:
 def create_roles(session: Connection, plan: RolePlan) -> tuple[NotRestored, ...]:
     """Make the roles of a plan, in one transaction, without passwords.
 
-    :return: the memberships that the server does not let the session's role grant.
-    :raises HoldfastError: the server does not let it; then none is made.
+    :return: the memberships that the session's role may not grant.
     """
     try:
         with session.transaction():

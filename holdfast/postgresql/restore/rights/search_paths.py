@@ -1,6 +1,4 @@
-"""Search paths lent to functions while rows are loaded.
-
-Rows are refused where such a function has none.
+"""Search paths lent to functions that refuse rows without one.
 
 A session of ours has none, as pg_restore's has none, so that no name means anything else than what it says. Functions
 that conditions and generated columns ask may have been called under one that the application had set. It is set on the
@@ -15,7 +13,7 @@ from typing import TYPE_CHECKING
 from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.sql import ident, qualified
 from holdfast.postgresql.dump.dump_entries import TABLES
-from holdfast.postgresql.dump.sql_tokens import SPACE, tokens
+from holdfast.postgresql.dump.sql_tokens import solid, tokens
 from holdfast.postgresql.restore.plan.ledger import (
     forget_step,
     note_left_out,
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 
 
 LENT = "search_path of "
-"""What the notes of functions begin with that have one of ours."""
+"""Begins the notes of functions that have a path of ours."""
 
 _GIVEN_BACK = "search_paths given back"
 
@@ -75,7 +73,7 @@ where n.nspname <> 'pg_catalog'
   and (not exists (select from {LEDGER}.created)
     or ('pg_catalog.pg_proc'::regclass::oid, p.oid) in (select class, object from {LEDGER}.created))
 """
-"""Which functions of the restore's own the conditions, formulas and partition keys of tables ask.
+"""Functions of the restore's own that conditions, formulas and partition keys of tables ask.
 
 Rows of some partitions come through a table above theirs, and meet what any of its partitions asks.
 """
@@ -94,10 +92,7 @@ where exists (select from pg_catalog.unnest(p.proconfig) s where s like 'search_
 
 
 def asked_by(session: Connection, tables: Collection[Table]) -> Mapping[int, Sequence[tuple[str, str]]]:
-    """Return the functions without a search_path that rows of tables meet when loaded.
-
-    :return: by the table's oid, as the server writes them, each with the path to try.
-    """
+    """Return the functions without a search_path that rows meet, each with a path to try, by table oid."""
     called: dict[str, list[Table]] = {}
     for table in tables:
         called.setdefault(qualified(table.table_schema, table.name), []).append(table)
@@ -109,10 +104,7 @@ def asked_by(session: Connection, tables: Collection[Table]) -> Mapping[int, Seq
 
 
 def path_of(schema: str, table_schema: str) -> str:
-    """Return the search_path to try for a function that a table asks.
-
-    :param schema: of the function.
-    """
+    """Return the search_path to try for a function that a table asks."""
     return ", ".join(map(ident, dict.fromkeys((schema, "public", table_schema))))
 
 
@@ -126,10 +118,7 @@ def lend_search_paths(session: Connection, functions: Collection[tuple[str, str]
 
 
 def lend_by(session: Connection, altered: str, path: str) -> None:
-    """Give a function that has none a search_path, as above, in the caller's transaction.
-
-    :param altered: the beginning of the statement that does so: `ALTER FUNCTION`, and which one.
-    """
+    """Give a function without a search_path one, in the caller's transaction; `altered` begins that statement."""
     before = session.execute(_WITH_PATH).fetchall()
     session.execute(f"{altered} set search_path = {path}".encode())
     for row in session.execute(_WITH_PATH).fetchall():
@@ -146,10 +135,7 @@ def take_back(session: Connection, routines: Collection[str]) -> None:
 
 
 def give_back(session: Connection) -> tuple[NotRestored, ...]:
-    """Reset all search_paths that were lent, once, and report that functions need them.
-
-    :param session: of the role that has lent it.
-    """
+    """Reset all search_paths that were lent, once, and report that functions need them."""
     with once(session, _GIVEN_BACK) as is_new:
         if is_new:
             steps = read_steps(session)
@@ -170,20 +156,16 @@ def _given_back(session: Connection, routine: str, path: str) -> NotRestored:
 
 
 def lend_to_read(session: Connection, entry: DumpEntry, entries: Mapping[int, DumpEntry]) -> bool:
-    """Lend a search_path to functions that a table's creation inlines.
+    """Lend a search_path to functions that a table's creation inlines; return whether there are some.
 
     It puts their text into a partition key or a generated column's formula, and finds nothing there without a path. One
     that has a setting of its own is left as it is. Source: inline_function() of PostgreSQL's optimizer.
-
-    :param session: in the transaction that is to create the entry.
-    :param entries: of the plan, by their numbers.
-    :return: whether there are such functions.
     """
     functions = [each for each in _needed(entry, entries) if _is_read(each)] if entry.kind in TABLES else []
     for function in functions:
         for statement, _ in owner_statements(function.sql):
             altered = statement.rpartition(" OWNER TO ")[0]
-            schema = [token for token in tokens(altered) if token.kind != SPACE][2].identifier
+            schema = solid(tokens(altered))[2].identifier
             lend_by(session, altered, path_of(schema, entry.schema))
     return bool(functions)
 

@@ -8,6 +8,7 @@ or in an untrusted language, and what is built of them) needs an archive that no
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 import psycopg
@@ -15,7 +16,7 @@ import psycopg
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.connection.session import server_error
 from holdfast.postgresql.dump.dump_entries import ROUTINES, TABLES
-from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements, tokens
+from holdfast.postgresql.dump.sql_tokens import COMMENT, solid, statements, tokens
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.rights.target_rights import has_words, owner_statements, settings_of
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from holdfast.postgresql.restore.plan.plan import RestorePlan
 
 FOUNDATION: Final = ("SCHEMA", "EXTENSION")
-"""What is created before any code of the source is there: the script of an extension runs with a superuser's rights."""
+"""Created before any code of the source is there: an extension's script runs with a superuser's rights."""
 
 _NATIVE_CODE = "native code, which has all rights of the server's process"
 _REMEDY = (
@@ -37,18 +38,13 @@ _REMEDY = (
 )
 
 LAST: Final = ("ACL", "DEFAULT ACL")
-"""What is said when everything is built."""
+"""Said when everything is built."""
 
 _SAFE = {
     *("ACCESS METHOD", "DEFAULT ACL", "EVENT TRIGGER", "EXTENSION", "FOREIGN DATA WRAPPER", "OPERATOR FAMILY"),
     "SUBSCRIPTION",
 }
-_NATIVE = {
-    "PROCEDURAL LANGUAGE",
-    "TEXT SEARCH PARSER",
-    "TEXT SEARCH TEMPLATE",
-    "TRANSFORM",
-}
+_NATIVE = {"PROCEDURAL LANGUAGE", "TEXT SEARCH PARSER", "TEXT SEARCH TEMPLATE", "TRANSFORM"}
 _ABOUT = ("ACL", "COMMENT", "SECURITY LABEL")
 """Entries that say something of another one, which they need."""
 
@@ -64,7 +60,7 @@ _KINDS = {
     *(*_SAFE, *_NATIVE, *ROUTINES),
     *("AGGREGATE", "OPERATOR CLASS", "PUBLICATION", "PUBLICATION TABLES IN SCHEMA", "SCHEMA", "SHELL TYPE", "TYPE"),
 }
-"""Objects that a superuser may create or give to an owner; `ALTER … OWNER TO` takes no list of actions for these."""
+"""What a superuser may create or give to an owner; `ALTER … OWNER TO` takes no list of actions for these."""
 
 _ALTERED = ("DEFAULT ACL", "EVENT TRIGGER", "PUBLICATION", "PUBLICATION TABLES IN SCHEMA")
 """Those that are altered in other ways, too."""
@@ -75,16 +71,7 @@ _OF_SUPERUSERS = {"EVENT TRIGGER", "FOREIGN DATA WRAPPER", "PROCEDURAL LANGUAGE"
 """Kinds that a superuser owns, or that run nothing with their owner's rights."""
 
 _GRANTED_ON = {
-    "FOREIGN",
-    "FUNCTION",
-    "LANGUAGE",
-    "LARGE",
-    "PROCEDURE",
-    "ROUTINE",
-    "SCHEMA",
-    "SEQUENCE",
-    "TABLE",
-    "TYPE",
+    *("FOREIGN", "FUNCTION", "LANGUAGE", "LARGE", "PROCEDURE", "ROUTINE", "SCHEMA", "SEQUENCE", "TABLE", "TYPE"),
 }
 
 
@@ -112,8 +99,7 @@ def superuser_settings(session: Connection) -> frozenset[str]:
 def without_native_code(plan: RestorePlan, superusers: Mapping[int, bool]) -> RestorePlan:
     """Return a plan without native code, and without what needs it; both are named.
 
-    :param superusers: of the plan's entries, those that `superuser_entries` has found.
-    :raises RefusedError: a table needs it.
+    :param superusers: of the plan's entries, as `superuser_entries` returns them.
     """
     out = {each for each, is_native in superusers.items() if is_native}
     left = []
@@ -131,11 +117,9 @@ def without_native_code(plan: RestorePlan, superusers: Mapping[int, bool]) -> Re
 
 
 def run_as_superuser(session: Connection, entry: DumpEntry, login: str) -> None:
-    """Create an entry in a superuser's session, statement by statement.
+    """Create an entry in a superuser's session, by statements of known forms alone.
 
     What has an owner belongs to the login from then on, unless only superusers own it.
-
-    :raises RefusedError: a statement of another form, which is not run.
     """
     sql = entry.sql
     if entry.kind not in _OF_SUPERUSERS:
@@ -155,7 +139,7 @@ def run_as_superuser(session: Connection, entry: DumpEntry, login: str) -> None:
 def _allowed(entry: DumpEntry, sql: str) -> Iterator[str]:
     is_created = False
     for statement in statements(f"{sql};"):
-        bare = [token for token in statement if token.kind not in (SPACE, COMMENT)]
+        bare = solid(statement)
         if len(bare) < 2:
             continue
         text = "".join(" " if token.kind == COMMENT else token.text for token in statement)
@@ -168,9 +152,7 @@ def _allowed(entry: DumpEntry, sql: str) -> Iterator[str]:
 
 
 def _has_form(entry: DumpEntry, statement: Sequence[Token]) -> bool:
-    """Return whether a statement has a form of its entry's kind.
-
-    None of these plans a query, or has a part that could.
+    """Return whether a statement has a form of its entry's kind, none of which plans a query.
 
     Source: PostgreSQL manual, 'SQL Commands'.
     """
@@ -222,17 +204,13 @@ def _kind(entry: DumpEntry, settings: Collection[str]) -> str:
 
 
 def _after(sql: str, word: str) -> Iterator[str]:
-    words = [token.word for token in tokens(sql) if token.kind not in (SPACE, COMMENT)]
+    words = [token.word for token in solid(tokens(sql))]
     return (words[place + 1] for place, each in enumerate(words[:-1]) if each == word)
 
 
 def _kind_of_routine(entry: DumpEntry, settings: Collection[str]) -> str:
-    words = []
-    for token in tokens(entry.sql):
-        if token.word in ("AS", "BEGIN", "RETURN"):
-            break
-        if token.kind not in (SPACE, COMMENT):
-            words.append(token.identifier or token.text.strip("'").lower())
+    head = takewhile(lambda token: token.word not in ("AS", "BEGIN", "RETURN"), tokens(entry.sql))
+    words = [token.identifier or token.text.strip("'").lower() for token in solid(head)]
     languages = [words[place + 1] for place, word in enumerate(words[:-1]) if word == "language"]
     if any(name in ("c", "internal") or name.endswith("u") for name in languages):
         return "native"

@@ -1,9 +1,7 @@
-"""Missing rights of a restore's role in its target.
-
-They are found out before anything is written.
+"""Missing rights of a restore's role in its target, looked for before anything is written.
 
 A managed cloud gives nobody a superuser, and what its administrator may do instead differs from one to the next. So the
-server is asked: by its own functions where these tell, and else by trying, in a transaction that is taken back.
+server is asked: by its own functions where these answer, and else by trying, in a transaction that is taken back.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from holdfast.common.words import named
 from holdfast.postgresql.connection.session import first_column
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.dump.dump_entries import ROUTINES
-from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements, tokens
+from holdfast.postgresql.dump.sql_tokens import solid, statements, text_of, tokens
 from holdfast.postgresql.restore.plan.plan import NotRestored
 
 if TYPE_CHECKING:
@@ -51,12 +49,7 @@ select extname::text from pg_catalog.pg_extension where not pg_catalog.pg_has_ro
 
 
 def within_rights(session: Connection, plan: RestorePlan, *, strict: bool) -> RestorePlan:
-    """Return a plan without the parts that the session's role may not do.
-
-    The plan names these parts.
-
-    :raises RefusedError: it is strict, and there is something.
-    """
+    """Return a plan without the parts that the session's role may not do, which it names."""
     row = session.execute("select rolsuper from pg_catalog.pg_roles where rolname = current_user").fetchone()
     if row is not None and row[0]:
         return plan
@@ -84,9 +77,9 @@ def owner_statements(sql: str) -> tuple[tuple[str, str], ...]:
     """Return the `ALTER … OWNER TO` statements of an entry, each with its role."""
     found = []
     for statement in statements(sql):
-        words_of = [each for each in statement if each.kind not in (SPACE, COMMENT)]
+        words_of = solid(statement)
         if words_of[0].word == "ALTER" and [each.word for each in words_of[-4:-2]] == ["OWNER", "TO"]:
-            found.append(("".join(each.text for each in statement), words_of[-2].identifier))
+            found.append((text_of(statement), words_of[-2].identifier))
     return tuple(found)
 
 
@@ -105,12 +98,7 @@ class _Asked:
         self._out: set[int] = set()
 
     def denied(self, entry: DumpEntry) -> Iterator[tuple[DumpEntry, str, NotRestored | None]]:
-        """Yield the parts of an entry that are not run.
-
-        Each comes with its report.
-
-        The report is None where the target is so already.
-        """
+        """Yield the parts of an entry that are not run, with a report, or None where it is so already."""
         if reason := self._why_not(entry):
             self._out.add(entry.id)
             yield entry, entry.sql, NotRestored(entry.label, reason, entry.sql)
@@ -143,10 +131,7 @@ class _Asked:
         return ""
 
     def _try(self, statement: str) -> str:
-        """Return the server's denial of a statement to the role; "" where there is none.
-
-        Another failure is no denial.
-        """
+        """Return the server's denial of a statement; "" where there is none, or another failure."""
         if statement not in self._tried:
             self._tried[statement] = ""
             try:
@@ -162,19 +147,15 @@ class _Asked:
 
 def has_words(sql: str, *wanted: str) -> bool:
     """Return whether words stand in a statement, one after the other."""
-    found = [token.word for token in tokens(sql) if token.kind not in (SPACE, COMMENT)]
+    found = [token.word for token in solid(tokens(sql))]
     return any(tuple(found[place : place + len(wanted)]) == wanted for place in range(len(found)))
 
 
 def settings_of(sql: str) -> Iterator[str]:
-    """Yield the SET clauses of a routine.
-
-    pg_dump writes each on a line of its own, before the routine's text.
-    """
+    """Yield the SET clauses of a routine: each on a line of its own, before the routine's text."""
     found = list(tokens(sql))
     for place, token in enumerate(found):
         if token.word == "AS" or token.word in ("BEGIN", "RETURN"):
             return
         if token.word == "SET" and place and "\n" in found[place - 1].text:
-            rest = "".join(each.text for each in found[place:])
-            yield rest.partition("\n")[0]
+            yield text_of(found[place:]).partition("\n")[0]

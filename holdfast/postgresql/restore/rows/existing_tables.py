@@ -81,10 +81,7 @@ from pg_catalog.pg_rewrite r where r.ev_class in (select oid from trees) and r.e
 def check_existing(session: Connection, url: str, tables: Sequence[Table], *, is_trusted: bool) -> None:
     """Refuse a target whose tables cannot take the rows.
 
-    :param url: of the target, for people.
-    :param tables: as they are called there.
     :param is_trusted: a superuser may run code of their owners: a CHECK, a default, the expression of an index.
-    :raises RefusedError: names what is in the way, and what to do.
     """
     places = [table.table_schema for table in tables], [table.name for table in tables]
     rows = session.execute(_FOUND, places).fetchall()
@@ -137,10 +134,7 @@ def _differences(wanted: Sequence[Column], there: Sequence[Column]) -> Iterator[
 
 
 def check_without_rows(session: Connection, tables: Sequence[Table]) -> None:
-    """Make sure that tables are empty.
-
-    :raises RefusedError: some have rows; names them.
-    """
+    """Refuse tables that have rows."""
     filled: list[str] = []
     for start in range(0, len(tables), _ASKED_AT_ONCE):
         queries = (
@@ -172,9 +166,7 @@ def present(
 
 
 def filling_order(session: Connection, tables: Sequence[Table]) -> list[Table]:
-    """Return the tables in an order that foreign keys allow.
-
-    Keys that can be deferred ask for no order.
+    """Return the tables in an order that foreign keys allow; deferrable ones ask for none.
 
     :raises RefusedError: they refer to each other in a circle.
     """
@@ -196,11 +188,8 @@ def filling_order(session: Connection, tables: Sequence[Table]) -> list[Table]:
 
 
 def fill(session: Connection, tables: Sequence[Table]) -> None:
-    """Move the rows from staging tables, in the session's transaction.
+    """Move the rows from staging tables, in the session's transaction; nobody else writes meanwhile.
 
-    Nobody else writes to them until it ends.
-
-    :raises BusyError: somebody reads or writes them.
     :raises RefusedError: they have rows, or do not take these.
     """
     names = _names(tables)
@@ -239,10 +228,9 @@ def _alter(session: Connection, statements: Sequence[str]) -> None:
 
 
 def _only(table: Table) -> str:
-    """Return the word that keeps a statement from the tables that inherit from one; a root has its partitions' rows."""
+    """Return the word that leaves heirs of a table out; a root has its partitions' rows."""
     return "only " if table.has_rows else ""
 
 
 def _names(tables: Sequence[Table]) -> list[str]:
-    """Return the names of tables; several that are loaded through one root have one."""
     return [qualified(table.table_schema, table.name) for table in tables]

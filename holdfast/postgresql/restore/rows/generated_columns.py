@@ -1,6 +1,4 @@
-"""Stored generated columns, computed again by a target.
-
-The target may come to other values than the source has kept.
+"""Stored generated columns, computed again by a target, perhaps to other values than the source has kept.
 
 A function that was replaced, a dictionary or a library of another version leaves the rows in the source as they were.
 So a table whose contents differ is compared without these columns before it is said to be another one.
@@ -28,14 +26,14 @@ _PLAIN = ""
 """Stands for the columns that are not generated; no column is called so."""
 
 Apart = dict[str, ContentHash]
-"""Content hashes: that of the columns that are not generated, and of each stored generated one alone, by its name."""
+"""Content hashes: of the columns that are not generated, and of each stored generated one alone, by its name."""
 
 
 @dataclass(frozen=True)
 class Recomputed:
     """Generated columns that differ in a table with equal other columns.
 
-    :param columns: those of which it is known that their values differ.
+    :param columns: those whose values are known to differ.
     """
 
     table: Table
@@ -91,10 +89,7 @@ def sum_apart(parts: Iterable[Apart]) -> Apart:
 
 
 def with_changes(base: Apart, plain: Applied | None) -> Apart | None:
-    """Return the hashes of rows after changes; None where they are not known.
-
-    Changes have no generated columns.
-    """
+    """Return the hashes of rows after changes, which lack generated columns; None where unknown."""
     return None if plain is None else {_PLAIN: plain.after(base[_PLAIN])}
 
 

@@ -59,8 +59,6 @@ def hold_target(address: Address) -> Iterator[Connection]:
     """Keep other restores out of a database while the block runs.
 
     The lock is an advisory one on a session of its own: a commit of the archive cannot fence a restore.
-
-    :raises BusyError: another restore is at work in it.
     """
     with connect(address) as session:
         session.execute(f"set lock_timeout = '{_ENDING}'")
@@ -78,18 +76,12 @@ def hold_target(address: Address) -> Iterator[Connection]:
 
 
 def _holder(session: Connection) -> str:
-    """Return, in words, the session that keeps other restores out."""
     found = session.execute(_HOLDER, (_ADVISORY_KEY >> 32, _ADVISORY_KEY & 0xFFFFFFFF)).fetchone()
     return f"in session {found[0]} of {found[1]}, since {found[2]}" if found else "in a session that has just ended"
 
 
 def check_target(session: Connection, address: Address, catalog: Catalog) -> None:
-    """Refuse a target that cannot take objects of this source.
-
-    The chosen objects do not matter.
-
-    :raises RefusedError: it is older, or has another encoding.
-    """
+    """Refuse a target that is older, or has another encoding than the source."""
     version = session.info.server_version
     if version // 10000 < catalog.server_version // 10000:
         raise RefusedError(
@@ -107,10 +99,10 @@ def check_target(session: Connection, address: Address, catalog: Catalog) -> Non
 def load_file(
     session: Connection, table: Table, file: str, batches: Iterable[pa.RecordBatch], *, label: str = ""
 ) -> int:
-    """Load a file's rows in one transaction; a file that is in already is left alone. Returns rows loaded.
+    """Load a file's rows once, in one transaction; return rows loaded.
 
-    Rows of an older form of the table are brought to the one it has here, and the ledger notes their content hash.
-    A reply lost at COMMIT makes the caller try again, and the ledger then shows the file as loaded.
+    Rows of an older form of the table are brought to the one it has, and the ledger notes their content hash. A reply
+    lost at COMMIT makes the caller try again, and the ledger then shows the file as loaded.
 
     :param label: of the table, for people, where the rows go aside first.
     :raises MisfitError: the table does not take these rows: they break a condition, or what it computes of them fails.
@@ -123,31 +115,22 @@ def load_file(
             cursor.execute("SET LOCAL synchronous_commit = off")
             if table.oid == LARGE_OBJECTS:
                 return put_pages(cursor, batches)
-            brought = _Brought(table)
-            rows = copy_in(cursor, name, table.columns, map(brought, batches))
-            if brought.digest.rows:
-                note_result(session, step, str(brought.digest))
+            converted = [ContentHash()]
+            rows = copy_in(cursor, name, table.columns, (_brought(table, batch, converted) for batch in batches))
+            if converted[0].rows:
+                note_result(session, step, str(converted[0]))
             return rows
     except psycopg.Error as error:
         not_taken(session, f"{label or table.label} does not take its rows", error)
 
 
-class _Brought:
-    """Converter of batches to a table's form.
-
-    It hashes those that it has to convert.
-    """
-
-    def __init__(self, table: Table) -> None:
-        self._columns = table.columns
-        self.digest = ContentHash()
-
-    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if is_same_schema(batch.schema, self._columns):
-            return batch
-        brought = conform(batch, self._columns)
-        self.digest += digest(self._columns, brought)
-        return brought
+def _brought(table: Table, batch: pa.RecordBatch, converted: list[ContentHash]) -> pa.RecordBatch:
+    """Return a batch in a table's form; add the hash of one that is converted."""
+    if is_same_schema(batch.schema, table.columns):
+        return batch
+    brought = conform(batch, table.columns)
+    converted[0] += digest(table.columns, brought)
+    return brought
 
 
 _REACHING = """
@@ -174,13 +157,12 @@ left join pg_catalog.pg_class f on r.class = 'pg_catalog.pg_class'::regclass and
 group by 1
 """
 """The materialised views that are there, and which foreign table each reads: itself, by views, or by functions that say
-what they read."""
+what they read.
+"""
 
 
 def refresh_views(sessions: Sessions, views: Sequence[NamedRelation]) -> tuple[NotRestored, ...]:
-    """Fill the materialised views that were filled, one after the other.
-
-    Those that others read come first.
+    """Fill the materialised views that were filled, those that others read first.
 
     What they hold is not in the archive. Where their query fails, or a unique index of theirs does not take what comes,
     they are tried again once others are filled: a function may read these. What fails then stays empty, and is returned
@@ -229,7 +211,7 @@ def _refresh(session: Connection, name: str) -> str:
 
 
 _ANALYZED_AT_ONCE = 50
-"""Tables that a transaction gathers statistics of, at most: each by one of its own takes four times as long."""
+"""Tables whose statistics one transaction gathers, at most: each by its own takes four times as long."""
 
 _SHARES = 16
 """Into which few tables are divided, so that sessions work beside each other; a restore that goes on has the same."""
@@ -259,10 +241,7 @@ def analyze(sessions: Sessions, relations: Sequence[tuple[str, str]]) -> tuple[N
 
 
 def _gather(session: Connection, names: Sequence[tuple[str, str]]) -> list[NotRestored]:
-    """Gather statistics of relations, once.
-
-    Another try may come when functions of the source would run with their owner's rights.
-    """
+    """Gather statistics once: a later try may run functions of the source with their owner's rights."""
     step = f"analyze from {qualified(*names[0])}"
     with once(session, step) as is_new:
         if is_new:
@@ -284,7 +263,6 @@ def refused_statistics(session: Connection, names: Sequence[tuple[str, str]]) ->
 
 
 def _why_not(session: Connection, statement: str) -> psycopg.Error | None:
-    """Gather statistics; return why that cannot be, if so."""
     try:
         return refusal_of(session, statement)
     except psycopg.errors.OutOfMemory as error:  # also of the table of locks
@@ -292,9 +270,7 @@ def _why_not(session: Connection, statement: str) -> psycopg.Error | None:
 
 
 def content_hash(session: Connection, table: Table, columns: Sequence[Column] | None = None) -> ContentHash:
-    """Return a table's row count and content hash, computed by the server.
-
-    Those of a partitioned table include its partitions.
+    """Return a table's row count and content hash, by the server; a root's include its partitions.
 
     :param columns: of these alone; None: of all.
     """
@@ -328,12 +304,7 @@ class Difference:
 def differences(
     sessions: Sessions, expected: Mapping[int, ContentHash], tables: Sequence[Table]
 ) -> tuple[Difference, ...]:
-    """Compare every table with the archive, and return the differences.
-
-    Tables that were loaded through one root are compared there, as a whole.
-
-    :param expected: content hash by table oid.
-    """
+    """Compare every table with its expected content hash, those of one root as a whole; return the differences."""
     together: dict[tuple[str, str], list[Table]] = {}
     for table in tables:
         together.setdefault((table.table_schema, table.name), []).append(table)
@@ -347,17 +318,11 @@ def differences(
 
 
 def check_equal(different: Sequence[Difference]) -> None:
-    """Make sure that nothing differs.
-
-    :raises DamagedError: naming the tables that differ, and how.
-    """
+    """Raise a DamagedError that names the tables that differ, and how."""
     if different:
         raise DamagedError(f"restored, but not equal to the archive: {'; '.join(map(str, different))}")
 
 
 def hashes_apart(session: Connection, table: Table) -> Apart:
-    """Return the content hashes of a table's ordinary and stored generated columns.
-
-    There is one without the generated columns, and one of each of them.
-    """
+    """Return the content hashes of a table's columns as `column_sets` groups them."""
     return {name: content_hash(session, table, columns) for name, columns in column_sets(table).items()}

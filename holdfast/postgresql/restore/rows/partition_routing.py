@@ -1,10 +1,8 @@
-"""Hash partitions with rows that belong elsewhere in another database.
-
-They are loaded through the table that has them.
+"""Hash partitions whose rows belong elsewhere in another database, and are loaded through their root.
 
 An enum's values are hashed by the oids of its labels, which are each database's own, and so is what has some in it;
-names such as regclass by what they stand for; text of a collation that is not deterministic by a library's version,
-and in an encoding. pg_dump loads through the root where a key is an enum (flagInhTables() and getPartitioningInfo() of
+names such as regclass by what they stand for; text of a collation that is not deterministic by a library's version, and
+in an encoding. pg_dump loads through the root where a key is an enum (flagInhTables() and getPartitioningInfo() of
 PostgreSQL's source); this asks which keys are safe instead.
 """
 
@@ -72,11 +70,10 @@ where not exists (select from pg_catalog.pg_partition_tree(h.root) t join pg_cat
 def partition_roots(session: Connection, tables: Sequence[Table], *, same_encoding: bool) -> Mapping[int, Table]:
     """Return the tables that partitions' rows are loaded through, by the partition's oid.
 
-    Partitions that are loaded themselves are not among them. Such a table is called as the highest table that hashes
-    its rows in a way of this database's own, and has the columns of the partition, in the order of that table.
+    Such a table is called as the highest table that hashes its rows in a way of this database's own, and has the
+    columns of the partition, in the order of that table.
 
-    :param session: of the target, in which all tables are.
-    :param tables: as they are called there.
+    :param tables: as they are called in the target.
     :param same_encoding: the target's is that of the source.
     """
     names = [qualified(table.table_schema, table.name) for table in tables]

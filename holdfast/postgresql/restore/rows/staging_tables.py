@@ -1,13 +1,10 @@
-"""Staging tables for rows of a snapshot that do not fit their table yet.
-
-They are brought to the recovery target there.
+"""Staging tables, in which rows of a snapshot are brought to the recovery target before they fit their table.
 
 A CHECK, NOT NULL, the condition of a domain or the bound of a partition may have come once changes had made all rows
-fit it. So the older rows and their changes come together in a table that has none of these; the rows that are left
-fit, and go on from there.
-
-Even these may not fit: where they are of another moment than the table, where a condition asks other tables or the
-clock, where it was never true. Rows come first: then conditions give way.
+fit it. So the older rows and their changes come together in a table that has none of these; the rows that are left fit,
+and go on from there.
+Even these may not fit: where they are of another time than the table, where a condition asks other tables or the clock,
+where it was never true. Rows come first: then conditions give way.
 """
 
 from __future__ import annotations
@@ -74,7 +71,6 @@ class MisfitError(RefusedError):
 def not_taken(session: Connection, what: str, error: psycopg.Error) -> NoReturn:
     """Raise the error of a table that did not take rows.
 
-    :param what: happened.
     :raises MisfitError: it never will, as they and the table are now.
     :raises HoldfastError: something else was in the way, or the server's own error.
     """
@@ -86,10 +82,7 @@ def not_taken(session: Connection, what: str, error: psycopg.Error) -> NoReturn:
 
 
 def staging_table(table: Table, steps: Mapping[str, str]) -> Table:
-    """Return the staging table of a table.
-
-    It computes nothing where the ledger says so.
-    """
+    """Return the staging table of a table, which computes nothing where the ledger says so."""
     update: dict[str, Any] = {"table_schema": LEDGER, "name": f"{ROWS_ASIDE}{table.oid}", "kind": "r"}
     if steps.get(_moved(table)) == _COMPUTED:
         update["columns"] = tuple(
@@ -99,18 +92,12 @@ def staging_table(table: Table, steps: Mapping[str, str]) -> Table:
 
 
 def step_of(table: Table, file: str) -> str:
-    """Return the ledger's name for a file of a table.
-
-    It is another one where the rows go to a staging table first.
-    """
+    """Return the ledger's name for a file of a table, another one for its staging table."""
     return f"{file} aside" if table.table_schema == LEDGER else file
 
 
 def is_loaded(table: Table, file: str, steps: Mapping[str, str]) -> bool:
-    """Return whether a file's rows are in their table or in its staging table.
-
-    The ledger says so.
-    """
+    """Return whether the ledger says that a file's rows are in their table or its staging table."""
     return step_of(staging_table(table, steps), file) in steps if is_aside(table, steps) else file in steps
 
 
@@ -132,16 +119,14 @@ def set_aside(
     keep_computed: Collection[int] = (),
     is_begun: bool = True,
 ) -> None:
-    """Start over in staging tables, with one table or with all of one root.
+    """Start over in staging tables, with one table or with all that are loaded through one root.
 
-    All of one root are the tables that have their rows loaded through it.
-
-    Their files are noted as loaded, so that nobody who is late loads one into the table itself.
+    Their files are noted as loaded, so that none that is late comes into the table itself.
 
     :param files: paths of all that are loaded into each, by its oid.
     :param keep_computed: oids of those whose stored generated columns have there what the files say: their functions
         may fail.
-    :param is_begun: rows may be in the table already. Of a root's, nobody knows any more whose they are.
+    :param is_begun: rows may be in the table already.
     """
     with session.transaction():
         new = [
@@ -179,14 +164,7 @@ def _create_aside(session: Connection, table: Table, there: Table) -> None:
 
 
 def leave_root(session: Connection, tables: Sequence[Table]) -> None:
-    """Detach partitions if their root cannot assign rows to them.
-
-    A function of its key fails.
-
-    Their rows then go back into each of them, as they were in the source.
-
-    :param tables: all that the root has rows of, as they are called themselves. The rows are aside.
-    """
+    """Detach partitions if a function of their root's key fails, so that rows go back into each of them."""
     steps = read_steps(session)
     names = {table.oid: qualified(table.table_schema, table.name) for table in tables}
     places = (staging_table(table, steps) for table in tables)
@@ -244,10 +222,7 @@ def _insert(target: str, source: str, columns: Iterable[str]) -> str:
 
 
 def put_conditions_back(session: Connection, table: Table) -> None:
-    """Add the dropped conditions of a table again, once rows of others are there, too.
-
-    What these rows still break is added `NOT VALID`, so that new rows are checked; what cannot be is left out.
-    """
+    """Add the dropped conditions of a table again; what rows still break is added `NOT VALID`."""
     with once(session, _conditions(table)) as is_new:
         if not is_new:
             return
@@ -261,10 +236,7 @@ def _read_dropped(noted: str | None) -> list[RelaxedConstraint]:
 
 
 def left_out(table: Table, steps: Mapping[str, str]) -> Sequence[NotRestored]:
-    """Return the conditions of a table that are not as they were.
-
-    The last one dropped comes first.
-    """
+    """Return the conditions of a table that are not as they were, the last one dropped first."""
     if (put_back := steps.get(_conditions(table))) is not None:
         return [NotRestored.from_dict(each) for each in json.loads(put_back or "[]")]
     noted = json.loads(steps.get(_returned(table)) or "[]")
@@ -274,10 +246,7 @@ def left_out(table: Table, steps: Mapping[str, str]) -> Sequence[NotRestored]:
 def _give_way(
     session: Connection, table: Table, rows: str, error: psycopg.Error, reason: str
 ) -> RelaxedConstraint | None:
-    """Drop a condition that refuses a row.
-
-    It is one of the table, or of one of the partitions that rows go on to.
-    """
+    """Drop a condition that refuses a row, of the table or of a partition that rows go on to."""
     for name in _refusing(session, table, error):
         if (condition := drop_condition(session, name, rows, error, reason)) is not None:
             return condition
@@ -285,10 +254,7 @@ def _give_way(
 
 
 def _refusing(session: Connection, table: Table, error: psycopg.Error) -> Iterator[str]:
-    """Yield the names of the tables that may have refused a row.
-
-    Of several partitions the server may name the one.
-    """
+    """Yield the tables that may have refused a row: of several partitions the server may name the one."""
     name, diag = qualified(table.table_schema, table.name), error.diag
     if table.has_rows:
         yield name

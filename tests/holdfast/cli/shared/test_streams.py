@@ -15,7 +15,8 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.logical.stream import stream_name
 from holdfast.postgresql.logical.stream_state import ExpectedStream
-from holdfast.postgresql.setup.grants import DatabaseGrants, GrantChange, Plan
+from holdfast.postgresql.setup.backup_role import GrantChange
+from holdfast.postgresql.setup.grants import DatabaseGrants, Plan
 from holdfast.storage import ObjectStore
 
 HERE = Address("postgresql://me@db/shopdb")

@@ -14,7 +14,7 @@ from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.objects.large_object_definitions import create_large_objects
+from holdfast.postgresql.restore.objects.object_creation import create_large_objects
 from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.plan.empty_target import check_empty
 from holdfast.postgresql.restore.rows.load import content_hash

@@ -11,7 +11,7 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump.dump import dump_schema
 from holdfast.postgresql.dump.dump_entries import read_entries
-from holdfast.postgresql.restore.plan.tablespace_choice import leave_tablespaces, used_by
+from holdfast.postgresql.restore.plan.plan import RestorePlan, without_tablespaces
 from holdfast.postgresql.snapshot.snapshot import hold_snapshot
 
 pytestmark = pytest.mark.service
@@ -44,13 +44,14 @@ def test_tablespaces_are_recorded_and_can_be_left_out(session: Any, address: Add
     assert [each.name for each in found] == ["Tablespace's own", "tablespaces_fast"]
     assert all(each.location.startswith("pg_tblspc/") for each in found)
     entries = read_entries(dump, server_version=session.info.server_version)
-    assert used_by(entries) == ("Tablespace's own", "tablespaces_fast")
+    plan = RestorePlan(tables=(), entries=entries, sequences=(), materialized_views=(), roles=())
+    assert plan.tablespaces == ("Tablespace's own", "tablespaces_fast")
     # What stands before the first entry is meant for it.
     settings = {entry.name: entry.settings for entry in entries if entry.kind == "TABLE"}
     assert settings["parts"].startswith("SET default_tablespace = tablespaces_fast;")
     assert settings["plain"].startswith("SET default_tablespace = '';")
-    left = leave_tablespaces(entries)
-    assert used_by(left) == ()
-    assert [entry.sql for entry in left] == [entry.sql for entry in entries]
-    quick = next(entry for entry in left if entry.name == "quick" and entry.kind == "TABLE")
+    left = without_tablespaces(plan)
+    assert left.tablespaces == ()
+    assert [entry.sql for entry in left.entries] == [entry.sql for entry in entries]
+    quick = next(entry for entry in left.entries if entry.name == "quick" and entry.kind == "TABLE")
     assert quick.settings == "SET default_table_access_method = heap;"

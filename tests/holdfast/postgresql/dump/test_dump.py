@@ -61,11 +61,6 @@ def test_a_schema_that_was_dumped_under_other_settings_is_refused(
         script_of(made, "pre-data", server_version=version)
 
 
-def test_a_server_newer_than_every_pg_dump_is_told_what_to_install(address: Address) -> None:
-    with hold_snapshot(address) as held, pytest.raises(HoldfastError, match="install postgresql-client-99"):
-        dump_schema(address, held.snapshot, server_version=990000)
-
-
 def test_one_who_waits_to_drop_a_table_is_named(
     address: Address, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

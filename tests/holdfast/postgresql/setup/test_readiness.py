@@ -16,31 +16,19 @@ from holdfast.postgresql.dump.client_floors import Release
 from holdfast.postgresql.setup import readiness
 from holdfast.postgresql.setup.readiness import check_database, check_server, choose_databases
 from holdfast.postgresql.snapshot import export, snapshot
+from tests.support.databases.granting import Execute
 from tests.support.servers.postgres import Standby
 
 pytestmark = pytest.mark.service
 
 READER = "readiness_reader"
-Execute = Callable[..., None]
-
-
-@pytest.fixture
-def execute(address: Address) -> Execute:
-    """Runs statements in the database as a superuser."""
-
-    def run(*statements: str) -> None:
-        with connect(address) as session:
-            for statement in statements:
-                session.execute(statement.encode())
-
-    return run
 
 
 @pytest.fixture
 def reader(address: Address, execute: Execute) -> Iterator[Address]:
     """Somebody who may connect and read everything."""
     execute(f"create role {READER} login password 'r' in role pg_read_all_data")
-    yield Address(address.url.replace("postgres@", f"{READER}@"), "r")
+    yield address.as_user(READER, "r")
     execute(f"drop owned by {READER} cascade", f"drop role {READER}")
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from holdfast.archive import Archive
 from holdfast.archive.maintenance.vacuum import Permit
-from holdfast.common.errors import BusyError, UsageError
 from holdfast.replication.log.replicas import ReplicaRow, replicas
 from holdfast.replication.work import turn
 from holdfast.replication.work.replica import ReplicatedArchive

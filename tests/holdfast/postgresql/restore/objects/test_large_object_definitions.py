@@ -14,7 +14,7 @@ import pytest
 from holdfast.postgresql.catalog.large_objects import Grant, LargeObjectGroup
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.objects.large_object_definitions import create_large_objects
+from holdfast.postgresql.restore.objects.object_creation import create_large_objects
 from holdfast.postgresql.restore.plan import ledger
 
 pytestmark = pytest.mark.service

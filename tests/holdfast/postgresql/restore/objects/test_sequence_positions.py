@@ -125,7 +125,3 @@ def test_what_was_left_out_is_not_set_and_an_extensions_own_is_named(undone: Ses
         "where sequence public.of_it stood",
         "extension keeper has none here that this role may set",
     )
-
-
-def test_without_sequences_there_is_nothing_to_set(undone: Session) -> None:
-    assert placed(undone) == ()

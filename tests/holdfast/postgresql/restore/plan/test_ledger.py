@@ -25,11 +25,6 @@ def test_it_is_gone_on_with_at_the_moment_that_it_is_of(position: str, at: str) 
 pytestmark = pytest.mark.service
 
 
-@pytest.fixture
-def target(new_database: Callable[..., Address]) -> Address:
-    return new_database()
-
-
 CLAIM = ledger.TargetClaim("archive", "block", (), (), commit=1, run="run")
 
 
@@ -48,19 +43,12 @@ def test_a_restore_goes_on_with_the_same_one_only(change: dict[str, Any], words:
     assert replace(CLAIM, **change).difference(CLAIM) == words
 
 
-def test_a_schema_that_is_called_like_a_ledger_is_no_ledger(target: Address) -> None:
-    with connect(target) as session:
+def test_a_schema_that_is_called_like_a_ledger_is_no_ledger(address: Address) -> None:
+    with connect(address) as session:
         assert ledger.read_ledger(session) is None
         session.execute("create schema holdfast_restore")
         with pytest.raises(RefusedError, match="that no restore of this release has made"):
             ledger.read_ledger(session)
-
-
-def test_the_ledger_is_gone_in_the_end(target: Address) -> None:
-    with connect(target) as session:
-        ledger.create_ledger(session, CLAIM)
-        ledger.drop_ledger(session)
-        assert session.execute("select to_regnamespace('holdfast_restore')").fetchone() == (None,)
 
 
 def test_an_event_trigger_that_refuses_the_undo_is_named(older: Callable[[int], PostgresServer]) -> None:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import pytest
-
 from holdfast.postgresql.dump.dump_entries import DumpEntry
+from holdfast.postgresql.restore.plan.make_plan import name_objects
 from holdfast.postgresql.restore.plan.name_maps import NameMaps, Names
-from holdfast.postgresql.restore.plan.object_names import name_objects
 from holdfast.postgresql.restore.plan.selection import Selection
 from holdfast.postgresql.restore.plan.target_state import Target
 from tests.support.databases.planned_shop import CATALOG, EMPTY, ENTRIES, entry, having
 
 ORDERS = ("public", "orders")
-PKEY, SEQUENCE, INDEX = (("public", name) for name in ("orders_pkey", "orders_id_seq", "by_state"))
 
 
 def named(
@@ -25,35 +22,6 @@ def named(
     selection = Selection(entries, CATALOG, target, NameMaps.parse(maps), chosen)
     selection.run()
     return name_objects(selection, [each for each in entries if each.id in selection.created], selection.maps)
-
-
-def test_nothing_is_renamed_where_nothing_is_mapped_or_taken() -> None:
-    names, renamed = named("orders")
-    assert (names.objects, names.schemas, renamed) == ({}, {}, [])
-    assert names.indexes == {ORDERS: {"by_state": "by_state", "orders_pkey": "orders_pkey"}}
-
-
-def test_what_begins_with_its_tables_name_begins_with_the_new_one() -> None:
-    names, renamed = named("orders", maps=["public.orders=archive.past"])
-    assert names.objects == {
-        ORDERS: ("archive", "past"),
-        SEQUENCE: ("archive", "past_id_seq"),
-        PKEY: ("archive", "past_pkey"),
-        INDEX: ("archive", "by_state"),
-    }
-    assert renamed == [
-        ("sequence public.orders_id_seq", "archive.past_id_seq"),
-        ("constraint public.orders_pkey", "archive.past_pkey"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("taken", "free"), [(["orders_pkey"], "orders_pkey1"), (["orders_pkey", "orders_pkey1"], "orders_pkey2")]
-)
-def test_a_name_that_is_taken_gets_the_least_number_that_is_free(taken: list[str], free: str) -> None:
-    names, renamed = named("orders", target=having(*(("RELATION", name) for name in taken)))
-    assert renamed == [("constraint public.orders_pkey", f"public.{free}")]
-    assert names.indexes[ORDERS]["orders_pkey"] == free
 
 
 def test_a_table_takes_its_name_before_what_belongs_to_others() -> None:
@@ -91,5 +59,5 @@ def test_a_schema_is_mapped_with_its_types_functions_and_multiranges() -> None:
     for old in ("state", "touch", "span", "spans", "customers"):
         assert names.of(("public", old)) == ("restored", old)
     assert names.of(ORDERS) == ("other", "past")
-    assert names.of(SEQUENCE) == ("other", "past_id_seq")
+    assert names.of(("public", "orders_id_seq")) == ("other", "past_id_seq")
     assert dict(renamed)["sequence public.orders_id_seq"] == "other.past_id_seq"

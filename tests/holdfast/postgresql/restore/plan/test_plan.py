@@ -14,7 +14,6 @@ from holdfast.postgresql.restore.plan.plan import (
     PlannedTable,
     RestorePlan,
     without_superusers,
-    without_tablespaces,
 )
 from tests.support.databases.planned_shop import entry, table
 
@@ -89,11 +88,6 @@ def test_the_digest_is_of_what_is_created_and_of_who_owns_it_meanwhile() -> None
     assert len({made.digest, *(each.digest for each in others)}) == 5
 
 
-def test_what_runs_instead_of_an_entry_is_found_by_its_number() -> None:
-    made = plan(entries=(TABLE, VIEW), runs={2: "CREATE VIEW public.v AS SELECT 2;"})
-    assert [made.sql_of(each) for each in made.by_id.values()] == [TABLE.sql, "CREATE VIEW public.v AS SELECT 2;"]
-
-
 def test_the_keys_of_a_described_plan_are_stable() -> None:
     left = NotRestored("view public.v", "it is not wanted", "CREATE VIEW …;")
     described = plan(
@@ -131,15 +125,3 @@ def test_the_keys_of_a_described_plan_are_stable() -> None:
 def test_owners_of_what_only_superusers_may_own_are_left_out(sql: str, kept: str) -> None:
     [found] = without_superusers(plan(entries=(replace(VIEW, sql=sql),))).entries
     assert found.sql == kept
-
-
-def test_a_plan_without_tablespaces_says_which_it_leaves() -> None:
-    first = NotRestored("view public.v", "it is not wanted")
-    moved = replace(TABLE, settings='SET default_tablespace = "My own"; SET default_table_access_method = heap;')
-    made = without_tablespaces(plan(entries=(moved,), not_restored=(first,)))
-    assert made.entries[0].settings == "SET default_table_access_method = heap;"
-    assert made.not_restored == (
-        first,
-        NotRestored("tablespace My own", "what was in it is created in the tablespace of the target's database"),
-    )
-    assert without_tablespaces(plan(entries=(TABLE,))).not_restored == ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -10,7 +9,6 @@ import pytest
 
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect, refusal_of
-from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.relaxed_constraints import (
     RelaxedConstraint,
@@ -25,15 +23,11 @@ pytestmark = pytest.mark.service
 
 Session = psycopg.Connection[tuple[Any, ...]]
 
-CLAIM = ledger.TargetClaim("archive", "block", (), (), commit=1, run="run")
-
 
 @pytest.fixture
-def session(address: Address) -> Iterator[Session]:
+def session(begun: Session) -> Session:
     """A target that a restore of everything has claimed: all that is in it is the restore's."""
-    with connect(address) as opened:
-        ledger.create_ledger(opened, CLAIM)
-        yield opened
+    return begun
 
 
 def make(session: Session, *statements: str) -> None:

@@ -27,10 +27,6 @@ def left(made: Selection) -> dict[str, str]:
     return {each.entry.label: each.reason for each in made.left_out.values()}
 
 
-def test_a_table_brings_what_belongs_to_it_and_what_it_needs() -> None:
-    assert sorted(select("orders").created) == [1, 2, 4, 5, 6, 7, 8, 9, 31, 32, 34]
-
-
 def test_what_stays_out_is_named_with_its_reason() -> None:
     made = select("orders")
     assert left(made) == {
@@ -43,15 +39,6 @@ def test_what_stays_out_is_named_with_its_reason() -> None:
         "policy public.customers own": "table public.customers is not chosen",
     }
     assert all(each.add_later for each in made.left_out.values())
-
-
-def test_what_the_target_has_is_neither_made_nor_changed() -> None:
-    target = having(("TYPE", "state"), ("ROUTINE", "touch()"), ("RELATION", "customers"), ("RELATION", "v"))
-    made = select("orders", target=target)
-    assert sorted(made.created) == [4, 5, 6, 7, 8, 9, 31, 32, 33, 34]
-    assert sorted(made.existing) == [1, 2, 3, 30]
-    assert [(key.id, table.id) for key, table in made.references()] == [(33, 3)]
-    assert left(made)["view public.v"] == "views do not come with chosen tables; the target has it"
 
 
 def test_both_sides_of_a_foreign_key_bring_it() -> None:
@@ -87,13 +74,6 @@ def test_a_sequence_of_another_table_comes_without_its_owner() -> None:
     }
 
 
-def test_a_child_of_a_table_of_the_target_inherits_from_that() -> None:
-    assert sorted(select("child").created) == [15, 16]
-    made = select("child", target=having(("RELATION", "parent")))
-    assert sorted(made.created) == [16]
-    assert [(child.id, parent.id) for child, parent in made.inherited()] == [(16, 15)]
-
-
 def test_what_is_looked_for_in_the_target_has_its_mapped_name() -> None:
     made = select("orders", maps=["public=restored"], target=having(("TYPE", "state"), ("RELATION", "customers")))
     assert 1 in made.created
@@ -102,12 +82,6 @@ def test_what_is_looked_for_in_the_target_has_its_mapped_name() -> None:
     made = select("orders", maps=["public=restored"], target=there)
     assert 1 in made.existing
     assert 33 in made.created
-
-
-def test_everything_as_it_was_is_everything() -> None:
-    made = select()
-    assert made.created.keys() == {each.id for each in ENTRIES}
-    assert made.left_out == {}
 
 
 def test_everything_under_other_names_leaves_what_acts_on_the_whole_target() -> None:

@@ -88,6 +88,13 @@ def test_statements_of_the_restore_itself_pass(login: Address) -> None:
             session.execute("drop schema if exists other; drop table if exists here")
 
 
+def test_a_database_that_turns_event_triggers_off_has_it_all_the_same(begun: Session, address: Address) -> None:
+    begun.execute(f"alter database {address.database} set event_triggers = off".encode())
+    with temporary_login(begun, address) as login:
+        ledger.let_write(begun, login.user)
+        raise_guard(begun, login)
+
+
 def test_others_may_define_what_they_like(begun: Session, login: Address) -> None:
     begun.execute("do $$ begin create schema other; end $$")
 

@@ -12,6 +12,7 @@ import pytest
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.parallel_sessions import Sessions
 from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.dump.dump_entries import DumpEntry
 from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.plan.plan import RestorePlan
 from holdfast.postgresql.restore.rights.hand_over import forbid_writing, hand_over, holders_of, mark_owners
@@ -28,40 +29,27 @@ pytestmark = pytest.mark.service
 
 Session = psycopg.Connection[Any]
 
+ONE, TWO = "given_one", '"given Two"'
+
+
+def owned(number: int, kind: str, name: str, sql: str, what: str, owner: str) -> DumpEntry:
+    return entry(number, kind, name, sql=f"{sql};\n\nALTER {what} OWNER TO {owner};")
+
+
+F = "CREATE FUNCTION s.f() RETURNS int LANGUAGE sql AS $$select 1$$"
+A = "CREATE AGGREGATE s.a(*) (SFUNC = int8inc, STYPE = bigint, INITCOND = '0')"
+PLUS = "CREATE OPERATOR s.+ (FUNCTION = int4pl, LEFTARG = int, RIGHTARG = int)"
 MADE = (
-    entry(1, "TABLE", "t", sql="CREATE TABLE s.t (id serial PRIMARY KEY);\n\nALTER TABLE s.t OWNER TO given_one;"),
-    entry(2, "TABLE", "u", sql='CREATE TABLE s.u (id int);\n\nALTER TABLE s.u OWNER TO "given Two";'),
-    entry(3, "VIEW", "v", sql="CREATE VIEW s.v AS SELECT 1;\n\nALTER VIEW s.v OWNER TO given_one;"),
-    entry(
-        4,
-        "FUNCTION",
-        "f()",
-        sql="CREATE FUNCTION s.f() RETURNS int LANGUAGE sql AS $$select 1$$;\n\nALTER FUNCTION "
-        's.f() OWNER TO "given Two";',
-    ),
-    entry(
-        5,
-        "AGGREGATE",
-        "a(*)",
-        sql="CREATE AGGREGATE s.a(*) (SFUNC = int8inc, STYPE = bigint, INITCOND = '0');\n\n"
-        'ALTER AGGREGATE s.a(*) OWNER TO "given Two";',
-    ),
-    entry(6, "DOMAIN", "d", sql="CREATE DOMAIN s.d AS int;\n\nALTER DOMAIN s.d OWNER TO given_one;"),
-    entry(7, "TYPE", "c", sql="CREATE TYPE s.c AS (a int);\n\nALTER TYPE s.c OWNER TO given_one;"),
-    entry(8, "TYPE", "r", sql="CREATE TYPE s.r AS RANGE (subtype = int);\n\nALTER TYPE s.r OWNER TO given_one;"),
-    entry(
-        9,
-        "OPERATOR",
-        "+",
-        sql="CREATE OPERATOR s.+ (FUNCTION = int4pl, LEFTARG = int, RIGHTARG = int);\n\n"
-        "ALTER OPERATOR s.+ (int, int) OWNER TO given_one;",
-    ),
-    entry(
-        10,
-        "STATISTICS",
-        "st",
-        sql="CREATE STATISTICS s.st ON (id + 1), (id + 2) FROM s.t;\n\nALTER STATISTICS s.st OWNER TO given_one;",
-    ),
+    owned(1, "TABLE", "t", "CREATE TABLE s.t (id serial PRIMARY KEY)", "TABLE s.t", ONE),
+    owned(2, "TABLE", "u", "CREATE TABLE s.u (id int)", "TABLE s.u", TWO),
+    owned(3, "VIEW", "v", "CREATE VIEW s.v AS SELECT 1", "VIEW s.v", ONE),
+    owned(4, "FUNCTION", "f()", F, "FUNCTION s.f()", TWO),
+    owned(5, "AGGREGATE", "a(*)", A, "AGGREGATE s.a(*)", TWO),
+    owned(6, "DOMAIN", "d", "CREATE DOMAIN s.d AS int", "DOMAIN s.d", ONE),
+    owned(7, "TYPE", "c", "CREATE TYPE s.c AS (a int)", "TYPE s.c", ONE),
+    owned(8, "TYPE", "r", "CREATE TYPE s.r AS RANGE (subtype = int)", "TYPE s.r", ONE),
+    owned(9, "OPERATOR", "+", PLUS, "OPERATOR s.+ (int, int)", ONE),
+    owned(10, "STATISTICS", "st", "CREATE STATISTICS s.st ON (id + 1), (id + 2) FROM s.t", "STATISTICS s.st", ONE),
 )
 PRIVILEGES = """
 REVOKE ALL ON TABLE s.t FROM given_one;

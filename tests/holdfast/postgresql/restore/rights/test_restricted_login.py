@@ -105,7 +105,8 @@ def test_one_that_may_not_log_in_is_told_with_what_to_do(session: Session, addre
 
 def test_log_ins_of_databases_that_were_dropped_go_with_the_next(session: Session, address: Address) -> None:
     session.execute(
-        f"create role {LOADER}_901 login; create role {LOADER}_902 login superuser; create role {LOADER}_x".encode()
+        f"create role {LOADER}_901 login; create role {LOADER}_902 login superuser; create role {LOADER}_x; "
+        f"grant set on parameter event_triggers to {LOADER}_901".encode()
     )
     try:
         with temporary_login(session, address) as login:

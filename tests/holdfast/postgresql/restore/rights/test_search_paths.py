@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
 
 from holdfast.postgresql.catalog.catalog_queries import read_tables
+from holdfast.postgresql.dump.dump_entries import DumpEntry
 from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.rights.search_paths import (
     asked_by,
     give_back,
     lend_by,
     lend_search_paths,
-    path_of,
+    lend_to_read,
     take_back,
 )
+from tests.support.databases.planned_shop import entry
+
+pytestmark = pytest.mark.service
 
 Session = psycopg.Connection[Any]
 
@@ -51,18 +56,9 @@ def paths(session: Session) -> dict[str, list[str]]:
     return dict(session.execute(query).fetchall())
 
 
-@pytest.mark.parametrize(
-    ("schema", "table", "path"),
-    [("lib", "shop", '"lib", "public", "shop"'), ("public", "a b", '"public", "a b"'), ("x", "x", '"x", "public"')],
-)
-def test_a_path_has_each_schema_once(schema: str, table: str, path: str) -> None:
-    assert path_of(schema, table) == path
-
-
 PATH = '"lib", "public", "shop"'
 
 
-@pytest.mark.service
 def test_what_a_table_asks_is_found_through_conditions_types_formulas_and_keys(session: Session) -> None:
     tables = read_tables(session)
     names = {table.oid: table.name for table in tables}
@@ -77,7 +73,6 @@ def test_what_a_table_asks_is_found_through_conditions_types_formulas_and_keys(s
     assert asked_by(session, ()) == {}
 
 
-@pytest.mark.service
 def test_of_a_target_with_other_things_only_what_the_restore_made_is_asked_for(session: Session) -> None:
     with session.transaction(), ledger.noted(session):
         session.execute("create function lib.ours(int) returns bool language sql immutable as 'select true'")
@@ -86,7 +81,6 @@ def test_of_a_target_with_other_things_only_what_the_restore_made_is_asked_for(s
     assert found == [("lib.ours(integer)", PATH)]
 
 
-@pytest.mark.service
 def test_what_was_lent_is_given_back_once_and_told(session: Session) -> None:
     lend_search_paths(session, [("lib.positive(integer)", PATH), ("lib.even(integer)", '"lib"')])
     lend_search_paths(session, [("lib.positive(integer)", '"other"')])  # it has one
@@ -113,9 +107,67 @@ def test_what_was_lent_is_given_back_once_and_told(session: Session) -> None:
     assert "even" in paths(session)
 
 
-@pytest.mark.service
 def test_what_is_taken_back_was_never_lent(session: Session) -> None:
     lend_search_paths(session, [("lib.positive(integer)", PATH)])
     take_back(session, ["lib.positive(integer)", "lib.hardened(integer)"])
     assert paths(session) == {"hardened": ["search_path=pg_catalog"]}
     assert give_back(session) == ()
+
+
+# What the server inlines finds nothing without a path: the dump's functions were written under another one.
+UNQUALIFIED = (
+    "CREATE FUNCTION lib.doubled(int) RETURNS int\n    LANGUAGE sql IMMUTABLE\n    AS 'select inner_one($1) * 2';\n"
+    "ALTER FUNCTION lib.doubled(int) OWNER TO postgres;"
+)
+
+
+@pytest.fixture
+def unread(undone: Session) -> Session:
+    undone.execute("create schema lib; set check_function_bodies = off")
+    undone.execute("create function lib.inner_one(int) returns int language sql immutable as 'select $1'")
+    return undone
+
+
+def table(*needs: int, key: str = "lib.doubled(id)") -> DumpEntry:
+    sql = f"CREATE TABLE public.parted (id int) PARTITION BY RANGE ({key});\nALTER TABLE public.parted OWNER TO nobody;"
+    return entry(1, "TABLE", "parted", needs, sql, oid=7)
+
+
+def function(sql: str = UNQUALIFIED) -> DumpEntry:
+    return replace(entry(2, "FUNCTION", "doubled(integer)", sql=sql), schema="lib")
+
+
+def lent(unread: Session, wanted: DumpEntry, *others: DumpEntry) -> list[str]:
+    """Create the functions, then ask what the table needs; return the paths that were lent."""
+    for each in others:
+        unread.execute(each.sql.encode())
+    with unread.transaction():
+        lend_to_read(unread, wanted, {each.id: each for each in (wanted, *others)})
+    rows = unread.execute("select s from pg_proc, unnest(proconfig) s where pronamespace = 'lib'::regnamespace")
+    return [row[0] for row in rows]
+
+
+def test_a_function_that_a_partition_key_inlines_is_lent_a_path_until_the_restores_end(unread: Session) -> None:
+    assert lent(unread, table(2), function()) == ["search_path=lib, public"]
+    unread.execute("create table public.parted (id int) partition by range (lib.doubled(id))")
+    assert [each.what for each in give_back(unread)] == ["search_path of function lib.doubled(integer)"]
+
+
+def test_an_operators_function_is_lent_one_too(unread: Session) -> None:
+    made = "CREATE OPERATOR lib.## (FUNCTION = lib.doubled, RIGHTARG = int);"
+    operator = replace(entry(3, "OPERATOR", "##", [2], made), schema="lib")
+    assert lent(unread, table(3, key="(operator(lib.##) id)"), function(), operator) == ["search_path=lib, public"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "made"),
+    [
+        (table(2), UNQUALIFIED.replace("IMMUTABLE", "IMMUTABLE\n    SET search_path TO 'lib'")),
+        (table(), UNQUALIFIED),
+        (replace(table(2), kind="VIEW"), UNQUALIFIED),
+    ],
+    ids=["it has a path of its own", "it is not asked", "no table"],
+)
+def test_nothing_is_lent_where_it_would_not_help(unread: Session, wanted: DumpEntry, made: str) -> None:
+    assert set(lent(unread, wanted, function(made))) <= {"search_path=lib"}
+    assert give_back(unread) == ()

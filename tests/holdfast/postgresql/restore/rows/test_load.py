@@ -156,18 +156,6 @@ def test_a_lost_connection_is_no_refusal(address: Address, session: psycopg.Conn
         load.load_file(session, orders(catalog), "data/x", rows(catalog, 1))
 
 
-def test_a_ledger_tells_which_restore_it_is_and_what_is_done(
-    session: psycopg.Connection[Any], catalog: Catalog
-) -> None:
-    load.load_file(session, orders(catalog), "data/x", rows(catalog, 1))
-    left = ledger.read_ledger(session)
-    assert left is not None
-    assert left.claim == CLAIM
-    assert left.steps == {"data/x": ""}
-    assert not left.crashed
-    assert CLAIM.difference(left.claim) == ""
-
-
 def test_tables_that_differ_are_named_with_how(
     address: Address, session: psycopg.Connection[Any], catalog: Catalog
 ) -> None:

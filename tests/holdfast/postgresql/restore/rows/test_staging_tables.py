@@ -130,18 +130,6 @@ def test_rows_that_break_a_condition_stay_aside_unless_it_may_give_way(session: 
 
 
 @pytest.mark.service
-def test_a_condition_comes_back_whole_once_its_rows_satisfy_it(session: Session) -> None:
-    table = make(session, "(id int constraint positive check (id > 0))")
-    moved(session, table, "-5")
-    bring_back(session, table, reason="")
-    session.execute("update public.t set id = 5")
-    put_conditions_back(session, table)
-    assert left_out(table, read_steps(session)) == []
-    valid = "select convalidated from pg_constraint where conrelid = 'public.t'::regclass"
-    assert session.execute(valid).fetchall() == [(True,)]
-
-
-@pytest.mark.service
 def test_values_that_a_formula_cannot_compute_here_are_kept_as_they_came(session: Session) -> None:
     session.execute(
         "create function public.fail(int) returns int language plpgsql immutable as $$ begin raise 'it fails'; end $$"
