@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from holdfast.archive.history.coverage import Chain
     from holdfast.postgresql.connection.address import Address
     from sparkjobs.driver.application import Job
-    from sparkjobs.driver.segments import Following, Segment
+    from sparkjobs.driver.followed_tables import FollowedTables
+    from sparkjobs.driver.segments import Segment
     from sparkjobs.driver.start_over import SegmentEnd
     from sparkjobs.tasks.changes import FinishedWindow
 
@@ -108,7 +109,7 @@ class ArchivedLog:
         window: FinishedWindow,
         segment: Segment,
         last: Block,
-        following: Following,
+        following: FollowedTables,
         end: SegmentEnd | None,
         *,
         lets_go: bool = True,

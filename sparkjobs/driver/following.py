@@ -30,16 +30,8 @@ from holdfast.replication.work.replica_backup import until_kept
 from sparkjobs.driver import log_windows
 from sparkjobs.driver.application import Job, database_address
 from sparkjobs.driver.archived_log import NO_STREAM, ArchivedLog
-from sparkjobs.driver.segments import (
-    Following,
-    Segment,
-    compare,
-    known_cut,
-    mark_segment,
-    read_now,
-    snapshot_segment,
-    touched_tables,
-)
+from sparkjobs.driver.followed_tables import FollowedTables, followed_tables, touched_tables
+from sparkjobs.driver.segments import Segment, known_cut, mark_segment, read_now, snapshot_segment
 from sparkjobs.driver.snapshot_reader import NO_LIMITS, Limits, SnapshotReader
 from sparkjobs.driver.start_over import as_waiting, end_of_segment, startable, tables_to_restart
 from sparkjobs.driver.window_blocks import summary_of
@@ -220,10 +212,10 @@ class Run:
             self._catalog = last.catalog.path, known_cut(self._job, last).catalog
         return self._catalog[1]
 
-    def _compared(self, segment: Segment, before: Catalog) -> Following:
+    def _compared(self, segment: Segment, before: Catalog) -> FollowedTables:
         last = self._log.newest.block
         begins = last.is_cut and self._archive.state.format >= BORN_IN
-        return compare(segment, self._log.followed(), before, begins=begins)
+        return followed_tables(segment, self._log.followed(), before, begins=begins)
 
     def to(self, segment: Segment, block: str, *, lets_go: bool = True, reader: SnapshotReader | None = None) -> None:
         """Archive window after window until the segment's end is reached.
@@ -279,7 +271,7 @@ class Run:
                     break  # what was read beside it is not what follows, or is of tables that cannot be followed
             block = uuid.uuid4().hex
 
-    def _to_first_change(self, segment: Segment, following: Following) -> None:
+    def _to_first_change(self, segment: Segment, following: FollowedTables) -> None:
         """Archive all changes before the first one of a definition that makes tables start over.
 
         The log tells of it: up to there, all tables are what they were.
@@ -288,7 +280,7 @@ class Run:
         """
         last = self._log.newest.block
         known = last.stream.not_followed if last.stream else {}
-        until = Following(following.until_changed, known, ())
+        until = FollowedTables(following.until_changed, known, ())
         unchanged = replace(segment, cut=known_cut(self._job, last))
         room = log_windows.WINDOW_BYTES
         while True:
@@ -298,7 +290,7 @@ class Run:
                 return
             room = log_windows.next_room(room, window, None)
 
-    def _to_own_changes(self, before: Catalog, segment: Segment, following: Following) -> Following:
+    def _to_own_changes(self, before: Catalog, segment: Segment, following: FollowedTables) -> FollowedTables:
         """Archive changes for as long as a table that starts over was not touched itself.
 
         The log tells which objects were. All other tables are followed as in the whole segment.
@@ -330,7 +322,7 @@ class Run:
         return following
 
     def _commit_unchanged(
-        self, upto: str, segment: Segment, unchanged: Segment, following: Following
+        self, upto: str, segment: Segment, unchanged: Segment, following: FollowedTables
     ) -> FinishedWindow | None:
         """Archive a window, up to its first change of a definition.
 
@@ -364,7 +356,7 @@ class Run:
         return log_windows.cut_windows(self._log.position, end, room, block, self._at_once)
 
     def _read(
-        self, tasks: Sequence[WindowTask], before: Catalog, segment: Segment, following: Following
+        self, tasks: Sequence[WindowTask], before: Catalog, segment: Segment, following: FollowedTables
     ) -> list[FinishedWindow] | None:
         """Read windows at the same time; None: some could not be read, which may be due to that."""
         reader = ChangeReader(
@@ -387,7 +379,7 @@ class Run:
         """Return the summary of the whole run."""
         return summary_of(self._log.committed(), self._to_begin, seconds=self._job.log.elapsed_s)
 
-    def _waiting(self, segment: Segment, following: Following) -> dict[int, WaitingTable]:
+    def _waiting(self, segment: Segment, following: FollowedTables) -> dict[int, WaitingTable]:
         """Return the tables that need a snapshot where a segment ends."""
         now = segment.cut.catalog
         restart = tables_to_restart(self._job.store, following, now, lambda: self._log.chain().snapshots)

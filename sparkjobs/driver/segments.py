@@ -1,32 +1,27 @@
-"""Segments of a source's log between positions with known objects, and their followed tables."""
+"""Segments of a source's log, between positions at which its objects are known."""
 
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from holdfast.archive.files.data_files import new_attempt, read_file, table_folder, write_bytes
-from holdfast.common.lsn import PG_CLASS, parse_position
-from holdfast.point_in_time.target_contents import can_become, sequences_to_json
+from holdfast.common.lsn import parse_position
+from holdfast.point_in_time.target_contents import sequences_to_json
 from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.logical import ddl_effects
 from holdfast.postgresql.logical import stream as streams
-from holdfast.postgresql.logical.ddl_triggers import PG_ATTRIBUTE, PG_TYPE
 from holdfast.postgresql.logical.objects_read import read_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
     from datetime import datetime
 
-    from holdfast.archive.format.block import Block, Born, Stream
+    from holdfast.archive.format.block import Block, Stream
     from holdfast.archive.format.document import FileRecord
     from holdfast.operations.marks import MarkRecord
-    from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.address import Address
     from holdfast.postgresql.logical.objects_read import ObjectsRead
-    from holdfast.postgresql.logical.window_reader import SeenDefinition
     from sparkjobs.driver.application import Job
     from sparkjobs.driver.snapshot_reader import SnapshotReader
 
@@ -46,72 +41,6 @@ class Cut:
     digest: str
     not_included: tuple[str, ...]
     seen: streams.Seen
-
-
-@dataclass(frozen=True)
-class Following:
-    """The tables that the blocks of one run follow.
-
-    :param followed: by oid, each with the oid of its entry in the publication.
-    :param to_begin: names of those that need a snapshot first.
-    :param born: those that are followed from their first row on.
-    :param dropped: by oid, what was there before.
-    :param until_changed: those that are followed as long as no definition is changed, each with its entry.
-    """
-
-    followed: dict[int, int]
-    not_followed: dict[str, str]
-    to_begin: tuple[str, ...]
-    born: tuple[Born, ...] = ()
-    dropped: tuple[int, ...] = ()
-    until_changed: dict[int, int] = field(default_factory=dict)
-
-    def without(self, uncertain: Collection[int], now: Catalog) -> Following:
-        """Return a copy without the tables that have an uncertain column."""
-        labels = tuple(
-            table.label for table in now.tables if table.oid in uncertain and table.label not in self.to_begin
-        )
-        return Following(
-            {oid: entry for oid, entry in self.followed.items() if oid not in uncertain},
-            {**self.not_followed, **dict.fromkeys(labels, ddl_effects.UNCERTAIN)},
-            self.to_begin + labels,
-            tuple(each for each in self.born if each.oid not in uncertain),
-            self.dropped,
-            self.until_changed,
-        )
-
-    def held(self, now: Catalog) -> dict[int, int]:
-        """Return the tables that start over for a change of their own, each with its entry in the publication.
-
-        Until that change, their rows are what the log tells.
-        """
-        return {
-            table.oid: self.until_changed[table.oid]
-            for table in now.tables
-            if table.oid in self.until_changed
-            and table.oid not in self.followed
-            and self.not_followed.get(table.label) in ddl_effects.OF_THEIR_OWN
-        }
-
-    def holding(self, held: Mapping[int, int], now: Catalog) -> Following:
-        """Return a copy that follows these tables, too."""
-        labels = {table.label for table in now.tables if table.oid in held}
-        return replace(
-            self,
-            followed={**self.followed, **held},
-            not_followed={label: why for label, why in self.not_followed.items() if label not in labels},
-            to_begin=tuple(label for label in self.to_begin if label not in labels),
-        )
-
-
-def touched_tables(change: SeenDefinition, tables: Collection[int]) -> set[int]:
-    """Return the tables that a change of definitions may have touched.
-
-    These are all where that is not known, and where it touched a type.
-    """
-    if change.objects is None or any(catalog == PG_TYPE for catalog, _ in change.objects):
-        return set(tables)
-    return {oid for catalog, oid in change.objects if catalog in (PG_CLASS, PG_ATTRIBUTE) and oid in tables}
 
 
 @dataclass(frozen=True)
@@ -224,55 +153,3 @@ def known_cut(job: Job, block: Block) -> Cut:
         block.not_included,
         seen,
     )
-
-
-def compare(segment: Segment, was: dict[int, int], before: Catalog, *, begins: bool = False) -> Following:
-    """Return the tables that a segment continues to follow without a gap.
-
-    :param was: those of which everything before it is here, each with its entry in the publication.
-    :param before: what the objects were then.
-    :param begins: `before` is of where the segment begins, so that tables which were made since may have no row there.
-    """
-    stream, now = segment.stream, segment.cut.catalog
-    old = {table.oid: table for table in before.tables}
-    new = {table.oid: table for table in now.tables}
-    # A table that was dropped since was followed to its end.
-    followed = {
-        oid: entry for oid, entry in was.items() if stream.followed.get(oid) == entry or (oid in old and oid not in new)
-    }
-    born = tuple(each for each in stream.born if begins and each.oid in new and each.oid not in {**old, **was})
-    followed |= {each.oid: stream.followed[each.oid] for each in born}
-    both = [oid for oid in followed if oid in old and oid in new]
-    rewritten = {oid for oid in both if new[oid].is_rewritten(old[oid])}
-    # Of what a table was at first nothing is known but that a table's first heap has its own oid.
-    rewritten |= {oid for oid in followed if oid in new and oid not in old and new[oid].filenode != oid}
-    reasons = {oid: ddl_effects.UNLOGGED for oid in both if new[oid].may_have_been_unlogged(old[oid])}
-    reasons |= dict.fromkeys(rewritten, ddl_effects.REWRITTEN)
-    reasons |= {oid: ddl_effects.FILLED for oid in both if new[oid].is_filled(old[oid])}
-    reasons |= {oid: ddl_effects.KEY_CHANGED for oid in both if not new[oid].has_key_of(old[oid])}
-    reasons |= {oid: ddl_effects.RETYPED for oid in followed if oid in new and _is_retyped(new[oid], before, now)}
-    reasons |= {oid: ddl_effects.RETYPED for oid in both if not can_become(old[oid], new[oid])}
-    joined = [oid for oid in stream.followed if oid not in followed]
-    reasons |= {oid: ddl_effects.CAME_BACK if oid in was else ddl_effects.NEW for oid in joined}
-    labels = {oid: new[oid].label for oid in reasons if oid in new and new[oid].has_rows}
-    return Following(
-        {oid: entry for oid, entry in followed.items() if oid not in reasons},
-        {**stream.not_followed, **{label: reasons[oid] for oid, label in labels.items()}},
-        tuple(labels.values()),
-        tuple(each for each in born if each.oid not in reasons),
-        tuple(sorted(old.keys() - new.keys())),
-        {oid: entry for oid, entry in followed.items() if oid in was},
-    )
-
-
-def _is_retyped(table: Table, before: Catalog, now: Catalog) -> bool:
-    """Return whether values may be written otherwise than before.
-
-    A label that was added and renamed is seen in changes, but not inside of other values; nor is what was altered in a
-    composite type.
-    """
-    if not table.has_own_types:
-        return False
-    since = now.types_since(before)
-    altered = bool(since.labels) or since.composites
-    return now.types_altered(before, table) or (altered and now.may_hide_others(table))

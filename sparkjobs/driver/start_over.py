@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from holdfast.postgresql.catalog.table import Table
     from holdfast.storage import ObjectStore
     from sparkjobs.driver.application import Job
-    from sparkjobs.driver.segments import Following, Segment
+    from sparkjobs.driver.followed_tables import FollowedTables
+    from sparkjobs.driver.segments import Segment
     from sparkjobs.driver.snapshot_reader import SnapshotReader
     from sparkjobs.tasks.changes import FinishedWindow
 
@@ -40,7 +41,7 @@ class Restarted:
     pieces: tuple[FinishedPiece, ...]
 
     def block(
-        self, changes: Block, segment: Segment, following: Following, waiting: Mapping[int, WaitingTable]
+        self, changes: Block, segment: Segment, following: FollowedTables, waiting: Mapping[int, WaitingTable]
     ) -> Block:
         """Return the block of these tables' rows.
 
@@ -86,7 +87,7 @@ class SegmentEnd:
 
 
 def tables_to_restart(
-    store: ObjectStore, following: Following, now: Catalog, snapshots: Callable[[], Iterable[Placed]]
+    store: ObjectStore, following: FollowedTables, now: Catalog, snapshots: Callable[[], Iterable[Placed]]
 ) -> dict[int, str]:
     """Return the tables that need a snapshot, by oid, each with the reason: they have none, or theirs does not fit.
 
@@ -95,8 +96,8 @@ def tables_to_restart(
     :param snapshots: returns those that the next changes are joined to; asked where it depends on them.
     """
     reasons = following.not_followed
-    found = {table.oid: reasons[table.label] for table in now.tables if table.label in following.to_begin}
-    left = reasons.keys() - set(following.to_begin)
+    found = {table.oid: reasons[table.label] for table in now.tables if table.label in following.starting_over}
+    left = reasons.keys() - set(following.starting_over)
     if not left:
         return found
     live = TableBases()

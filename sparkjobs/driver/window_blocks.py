@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.block import SourceRecord, Stream
     from holdfast.archive.format.block_ref import Placed
-    from sparkjobs.driver.segments import Cut, Following, Segment
+    from sparkjobs.driver.followed_tables import FollowedTables
+    from sparkjobs.driver.segments import Cut, Segment
     from sparkjobs.driver.start_over import SegmentEnd
     from sparkjobs.tasks.changes import FinishedWindow
 
@@ -44,7 +45,7 @@ def window_block(
     context: BlockContext,
     segment: Segment,
     last: Block,
-    following: Following,
+    following: FollowedTables,
     end: SegmentEnd | None,
 ) -> Block:
     """Return the block of a window's changes.

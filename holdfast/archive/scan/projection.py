@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.common.errors import RefusedError
-from holdfast.common.field_ids import EXACT_FIELD_IDS, field_id, number_of
+from holdfast.common.field_ids import EXACT_FIELD_IDS, can_convert, field_id, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +58,7 @@ class Projection:
         if index is None:
             return _Source(field, None)
         kind = self._written.field(index).type
-        if kind != field.type and not _is_known(kind, field.type):
+        if not can_convert(kind, field.type):
             raise RefusedError(
                 f'the archive holds values of column "{field.name}" as {kind}, and nothing is known of how they '
                 f"become {field.type}: choose a moment after the next backup of the table"
@@ -118,13 +118,6 @@ class Projection:
             return name
         cast = f"{name}::{sql_type(source.field.type)}"
         return cast if source.exact is None else f"coalesce({cast}, {quoted(self._written.field(source.exact).name)})"
-
-
-def _is_known(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    if pa.types.is_decimal(kind):
-        wider = pa.types.is_decimal(wanted) and kind.scale == wanted.scale and kind.precision <= wanted.precision
-        return wider or bool(pa.types.is_string(wanted))
-    return bool(pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted) and kind.unit == wanted.unit)
 
 
 def name_of(field: pa.Field) -> str:

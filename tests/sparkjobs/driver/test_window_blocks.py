@@ -14,7 +14,8 @@ from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.logical.stream import Seen
 from holdfast.postgresql.logical.window_reader import SeenDefinition
-from sparkjobs.driver.segments import Cut, Following, Segment
+from sparkjobs.driver.followed_tables import FollowedTables
+from sparkjobs.driver.segments import Cut, Segment
 from sparkjobs.driver.start_over import SegmentEnd
 from sparkjobs.driver.window_blocks import BlockContext, summary_of, window_block
 from sparkjobs.tasks.changes import FinishedWindow
@@ -42,7 +43,7 @@ LAST = make_block(position="0/100", at=NOON, whole=False).model_copy(
     update={"stream": STREAM.model_copy(update={"waiting": OLD_WAITING})}
 )
 SEGMENT = Segment(0x900, NOON + timedelta(hours=3), cut("new"), STREAM, since="0/80")
-FOLLOWING = Following({1: 11, 2: 20}, {"public.x": "why"}, (), (Born(oid=2, table_schema="public", name="b"),), (7,))
+FOLLOWING = FollowedTables({1: 11, 2: 20}, {"public.x": "why"}, (), (Born(oid=2, table_schema="public", name="b"),), (7,))
 
 
 def window(**more: Any) -> FinishedWindow:
