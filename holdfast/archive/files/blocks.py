@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from holdfast.archive.files.bounded_parquet import BoundedFile
+from holdfast.archive.files.bounded_parquet import open_parquet
 from holdfast.archive.files.data_files import new_attempt, read_file
 from holdfast.archive.format.document import FileRecord
 from holdfast.common.errors import DamagedError
@@ -305,26 +305,26 @@ def read_groups(
     :param wanted: asked of each row group, with the numbers of its first row in the file and of the one behind its
         last: whether to read it.
     """
-    yield from decode_groups(BoundedFile(read_file(store, record), record.path), record, ids=ids, wanted=wanted)
+    yield from decode_groups(open_parquet(read_file(store, record), record.path), record, ids=ids, wanted=wanted)
 
 
 def decode_groups(
-    file: BoundedFile,
+    file: pq.ParquetFile,
     record: FileRecord,
     *,
     ids: Container[int] | None = None,
     wanted: Callable[[int, int], bool] = lambda start, end: True,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the rows of a data file that was read, as `read_groups` does."""
-    rows = sum(map(file.rows, file.groups))
-    if rows != record.rows:
-        raise DamagedError(f"{record.path} holds {rows} rows; its record says {record.rows}")
-    columns = None if ids is None else [field.name for field in file.schema if field_id(field) in ids]
-    threads = record.size > _THREADS_FROM
+    sizes = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+    if sum(sizes) != record.rows:
+        raise DamagedError(f"{record.path} holds {sum(sizes)} rows; its record says {record.rows}")
+    columns = None if ids is None else [field.name for field in file.schema_arrow if field_id(field) in ids]
     end = 0
-    for group in file.groups:
-        start, end = end, end + file.rows(group)
+    for number, rows in enumerate(sizes):
+        start, end = end, end + rows
         if wanted(start, end):
-            for batch in file.read(group, columns, threads=threads):
+            group = file.read_row_group(number, columns=columns, use_threads=record.size > _THREADS_FROM)
+            for batch in group.to_batches():
                 yield start, batch
                 start += batch.num_rows

@@ -138,22 +138,22 @@ def check_file(store: ReadableStore, record: FileRecord) -> None:
     _compare(store, record, size, found)
 
 
-def check_footer(store: ReadableStore, record: FileRecord) -> None:
-    """Verify the footer of a data file.
+def check_footer(store: ReadableStore, record: FileRecord) -> bytes:
+    """Verify the footer of a data file, and return its bytes, with the size of it that ends the file.
 
-    It describes columns, row groups and pages. Pages have checksums of their own, which readers compare; these are
-    enough where the footer is right. Of files that were written before footers had checksums, all is read.
+    Pages have checksums of their own, which readers compare; these are enough where the footer is right. A file that
+    was written before footers had checksums is read whole.
 
     :raises DamagedError: as `read_file` does.
     """
     if record.footer is None:
-        check_file(store, record)
-        return
+        return read_file(store, record)
     size, _, sha256 = record.footer.partition(":")
     with _there(store, record), store.open_read(record.key) as file:
         body = read_range(file, (record.offset or 0) + record.size - int(size), int(size))
     if len(body) != int(size) or hashlib.sha256(body).hexdigest() != sha256:
         raise DamagedError(f"{record.path} in {store.url} is damaged: its footer is not what was written: {REMEDY}")
+    return body
 
 
 def pieces(file: IO[bytes]) -> Iterator[memoryview]:

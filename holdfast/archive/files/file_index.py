@@ -155,11 +155,11 @@ def _parquet_problem(record: FileRecord, body: bytes | memoryview) -> Problem | 
     """
     import pyarrow as pa  # sizes, names and checksums are looked at without it
 
-    from holdfast.archive.files.bounded_parquet import BoundedFile
+    from holdfast.archive.files.bounded_parquet import open_parquet
 
     try:
-        file = BoundedFile(body, record.path)
-        rows = sum(batch.num_rows for group in file.groups for batch in file.read(group))
+        file = open_parquet(body, record.path)
+        rows = sum(file.read_row_group(group).num_rows for group in range(file.num_row_groups))
     except DamagedError as error:
         return Problem(str(error), is_as_written=True)
     except (pa.ArrowException, OSError) as error:

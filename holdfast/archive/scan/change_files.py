@@ -5,7 +5,6 @@ Each row has a place, counted from 0, which is the same at every reading.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -14,10 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.archive.files.blocks import read_groups
-from holdfast.archive.files.bounded_parquet import GROUP_BYTES
+from holdfast.archive.files.blocks import decode_groups, read_groups
+from holdfast.archive.files.bounded_parquet import GROUP_BYTES, open_parquet
 from holdfast.archive.files.data_files import read_file
-from holdfast.archive.files.tiny_files import read_files
 from holdfast.archive.scan.projection import Projection
 from holdfast.common.field_ids import LSN, OP, SEQ, field_id
 from holdfast.common.side_by_side import do_side_by_side
@@ -43,12 +41,6 @@ _KEPT_BYTES: Final = 16 << 20
 
 AT_ONCE: Final = 4
 """Small files that are read at the same time: from a cloud, each takes a request's time."""
-
-AWAY_S: Final = 0.002
-"""A small file that is read in less is on this machine: threads would take longer to take turns than to read."""
-
-TRIED_FILES: Final = 3
-"""Small files of which one tells, read in less, that they are on this machine: it may have been busy with others."""
 
 _FEW_ROWS: Final = 8192
 """No more are in a small file, so that few of those at once take little memory."""
@@ -133,7 +125,7 @@ class Files:
         if number in self._kept:
             return self._kept[number]
         if any(not _is_small(file) for file in files):
-            return _joined(batch for file in files for batch in self._read(file, ids))
+            return _joined(batch for file in files for _, batch in read_groups(self._store, file, ids=ids))
         keep = self._room > 0
         batches = iter(_joined(self._small(files, None if keep else ids)))
         found: list[pa.RecordBatch] = []
@@ -152,32 +144,14 @@ class Files:
         return found
 
     def _small(self, files: Sequence[FileRecord], ids: Container[int] | None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of small files."""
-        return read_files(zip(files, self._bodies(files), strict=True), ids=ids)
-
-    def _bodies(self, files: Sequence[FileRecord]) -> Iterator[bytes]:
-        """Yield the bytes of small files.
-
-        Several are read at a time where each takes its time.
-        """
-
         def read(file: FileRecord) -> bytes:
             return read_file(self._store, file)
 
-        left = list(files)
-        for file in left[:TRIED_FILES]:
-            began = time.perf_counter()
-            body = read(file)
-            is_away = time.perf_counter() - began >= AWAY_S
-            yield body
-            del left[0]
-            if not is_away:
-                yield from map(read, left)
-                return
-        yield from do_side_by_side(read, left, at_once=AT_ONCE)
-
-    def _read(self, file: FileRecord, ids: Container[int] | None) -> Iterator[pa.RecordBatch]:
-        return (batch for _, batch in read_groups(self._store, file, ids=ids))
+        # On this machine, threads would take longer to take turns than to read.
+        is_away = "://" in self._store.url
+        bodies = do_side_by_side(read, files, at_once=AT_ONCE) if is_away else map(read, files)
+        for file, body in zip(files, bodies, strict=True):
+            yield from (batch for _, batch in decode_groups(open_parquet(body, file.path), file, ids=ids))
 
     def _runs(self) -> Iterator[list[FileRecord]]:
         """Yield the files in their order, small ones together."""

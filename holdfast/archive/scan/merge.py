@@ -21,8 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from holdfast.archive.files.blocks import read_batches, write_parquet
-from holdfast.archive.files.bounded_parquet import BoundedFile
-from holdfast.archive.files.data_files import open_file, read_file
+from holdfast.archive.files.data_files import open_file
 from holdfast.archive.scan.engine import open_engine
 from holdfast.archive.scan.projection import name_of, sql_type
 from holdfast.common.errors import DamagedError
@@ -80,9 +79,6 @@ class KeyRange:
         return chosen
 
 
-_WHOLE_BYTES = 4 << 20
-"""Bytes of a file that is sampled in bounded memory."""
-
 EVERYTHING: Final = KeyRange()
 
 
@@ -107,21 +103,12 @@ def _sample(store: ReadableStore, files: Sequence[FileRecord], key: int) -> list
 
 
 def _some_of(store: ReadableStore, record: FileRecord, key: int) -> pa.Array | None:
-    """Return values from the middle of a file.
-
-    It is None where the file has none, or cannot be read. A small one is read whole, since it may unfold to any size.
-    """
-    with suppress(DamagedError, StoreError, pa.ArrowException):
-        if record.size <= _WHOLE_BYTES:
-            whole = BoundedFile(read_file(store, record), record.path)
-            name = whole.schema.names[_places(whole.schema)[key]]
-            batches = list(whole.read(len(whole.groups) // 2, [name], threads=False)) if whole.groups else []
-            return _some(pa.Table.from_batches(batches).column(0).combine_chunks()) if batches else None
+    """Return values from the middle of a file; None where it has none, or cannot be read."""
     with suppress(DamagedError, StoreError, pa.ArrowException), open_file(store, record) as file:
-        found = pq.ParquetFile(file)
-        name = found.schema_arrow.names[_places(found.schema_arrow)[key]]
-        if found.num_row_groups:
-            group = found.read_row_group(found.num_row_groups // 2, columns=[name], use_threads=False)
+        parquet = pq.ParquetFile(file)
+        name = parquet.schema_arrow.names[_places(parquet.schema_arrow)[key]]
+        if parquet.num_row_groups:
+            group = parquet.read_row_group(parquet.num_row_groups // 2, columns=[name], use_threads=False)
             return _some(group.column(0).combine_chunks())
     return None
 

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
 from holdfast.archive.files.blocks import read_batches, write_parquet
-from holdfast.archive.files.bounded_parquet import BoundedFile
-from holdfast.archive.files.data_files import check_footer, open_file, read_file
+from holdfast.archive.files.bounded_parquet import open_parquet
+from holdfast.archive.files.data_files import check_footer, open_file
 from holdfast.archive.scan.change_files import Shaper
 from holdfast.archive.scan.engine import open_engine
 from holdfast.archive.scan.keyless import alike
@@ -54,11 +54,6 @@ _NOT_READ: Final = ("AWS Error", "Error reading bytes from file", StoreUnavailab
 
 _OF_A_FILE: Final = "reading the stream registered as"
 """What DuckDB says before what pyarrow says of a file that it cannot read."""
-
-
-_LOOKED_THROUGH_BYTES: Final = 4 << 20
-"""A file on another machine is read once more, to see how far it unfolds, where it is no larger: what unfolds to far
-more than that is small, unless somebody fills it up. Of a file on this machine only the headers of pages are read."""
 
 
 def _format(*, ahead: bool) -> ds.ParquetFileFormat:
@@ -181,20 +176,12 @@ class TableView:
         return f"(select {', '.join(shape.expressions(f'missing_{self._name}'))} from base_{self._name})"
 
     def _check_footers(self, files: Sequence[FileRecord]) -> None:
-        """Verify the footers of files, and that none of them unfolds beyond what a backup writes.
+        """Verify the footers of files, and the sizes that they declare; pages are verified when they are read."""
 
-        Their pages are verified when they are read.
-        """
-        do_side_by_side(self._check, files, at_once=_ASKING)
+        def check(file: FileRecord) -> None:
+            open_parquet(check_footer(self._store, file), file.path)
 
-    def _check(self, file: FileRecord) -> None:
-        check_footer(self._store, file)
-        filesystem, root = self._store.filesystem()
-        if isinstance(filesystem, LocalFileSystem):
-            with pa.memory_map(f"{root}/{file.path}" if root else file.path) as source:
-                BoundedFile(memoryview(source.read_buffer()), file.path).check()
-        elif file.size <= _LOOKED_THROUGH_BYTES:
-            BoundedFile(read_file(self._store, file), file.path).check()
+        do_side_by_side(check, files, at_once=_ASKING)
 
     def _rows_of_base(self, files: Sequence[FileRecord], written: pa.Schema) -> ds.Dataset | pa.Table:
         if any(file.offset is not None for file in files):  # small
