@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from holdfast.archive.files.blocks import read_batches, write_parquet
 from holdfast.archive.files.packs import AtHand
 from holdfast.archive.scan.merge import EVERYTHING, KeyRange, Merge, split_keys
-from holdfast.archive.scan.split import ALL, Share
+from holdfast.archive.scan.table_history import ALL, Share
 from holdfast.postgresql.values.content_hash import ContentHash, digest
 
 if TYPE_CHECKING:

@@ -57,10 +57,7 @@ _THREADS_FROM = 256 << 10
 
 
 class _HashingFile:
-    """File wrapper that hashes the bytes it passes on.
-
-    The checksum is of what was sent, not of what was read back.
-    """
+    """File wrapper that hashes the bytes it passes on: the checksum is of what was sent."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -71,10 +68,7 @@ class _HashingFile:
         self.closed = False
 
     def begin_footer(self, at: int) -> None:
-        """Record the offset where the footer begins.
-
-        Bytes before it may still be written.
-        """
+        """Record the offset where the footer begins; bytes before it may still be written."""
         self._footer_at = at
 
     @property
@@ -120,9 +114,7 @@ def write_parquet(
     *,
     key: str | None = None,
 ) -> Iterator[FileRecord]:
-    """Write batches to one or more Parquet files, and yield their records.
-
-    The files are named `<stem>[.<part>]-<attempt>.parquet`.
+    """Write batches to Parquet files `<stem>[.<part>]-<attempt>.parquet`, and yield their records.
 
     :param key: column whose least and greatest value are recorded.
     """
@@ -141,10 +133,7 @@ def write_parquet(
 def _write_file(
     store: Writable, path: str, schema: pa.Schema, groups: Iterator[_Group], key: str | None
 ) -> tuple[FileRecord, bool]:
-    """Write row groups until the file is full.
-
-    Returns the file's record, and whether there may be more groups.
-    """
+    """Write row groups until the file is full; return its record, and whether there may be more."""
     rows = 0
     keys = _KeyRange(key)
     more = False
@@ -185,10 +174,7 @@ def _write_file(
 
 
 def _packing(schema: pa.Schema, first: _Group | None) -> dict[str, Any]:
-    """Return the compression and encoding options of a file.
-
-    They are chosen by its first row group. For a tiny one they are off: only their work would be felt.
-    """
+    """Return compression and encoding by the first row group; none for a tiny one, whose work alone would be felt."""
     if first is None or first.size < TINY_BYTES:
         return {"compression": "none", "use_dictionary": False}
     rows = first.rows
@@ -208,7 +194,6 @@ def _leaf(field: pa.Field) -> str:
 
 
 def _is_stored_as_integer(kind: pa.DataType) -> bool:
-    """Return whether Parquet stores values of a type as INT32 or INT64."""
     if pa.types.is_decimal(kind):
         return bool(kind.precision <= _INT64_DIGITS)
     return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
@@ -221,10 +206,10 @@ def _differs(values: pa.ChunkedArray) -> bool:
 
 
 def _with_statistics(schema: pa.Schema, key: str | None) -> list[str]:
-    """Return the columns that have statistics in the file.
+    """Return the columns that have their least and greatest value in the file.
 
-    These are their least and greatest value. The writer copies both, for page and row group: of large values that is
-    four times their size in memory. Values of a key are never large.
+    The writer copies both, for page and row group: of large values that is four times their size in memory. Values of a
+    key are never large.
     """
     return [field.name for field in schema if field.name == key or not _is_text_or_bytes(field.type)]
 
@@ -234,8 +219,6 @@ def _is_text_or_bytes(kind: pa.DataType) -> bool:
 
 
 class _KeyRange:
-    """The least and greatest value of a column, as text."""
-
     def __init__(self, column: str | None) -> None:
         self._column = column
         self._bounds: tuple[object, object] | None = None
@@ -257,17 +240,13 @@ class _KeyRange:
 
 
 class _Group(NamedTuple):
-    """The rows of one row group.
-
-    `size` is in Arrow bytes, which take long to count.
-    """
+    """Rows of one row group, and their Arrow bytes, which take long to count."""
 
     rows: pa.Table
     size: int
 
 
 def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[_Group]:
-    """Collect batches into row groups of about ROW_GROUP_BYTES."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -281,11 +260,9 @@ def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[_Group]:
 
 
 def read_batches(store: ReadableStore, record: FileRecord) -> Iterator[pa.RecordBatch]:
-    """Yield a data file's rows, one row group at a time.
+    """Yield a data file's rows, one row group at a time, once its checksum is verified.
 
-    The file's checksum is verified first.
-
-    :raises DamagedError: it is not what its record says, or would take more memory than any file of ours.
+    :raises DamagedError: it is not what its record says, or declares more memory than any file of ours.
     """
     return (batch for _, batch in read_groups(store, record))
 
@@ -297,13 +274,10 @@ def read_groups(
     ids: Container[int] | None = None,
     wanted: Callable[[int, int], bool] = lambda start, end: True,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield a data file's rows with their numbers.
-
-    They come as from `read_batches`, each batch with the number of its first row.
+    """Yield a data file's batches as `read_batches` does, each with the number of its first row.
 
     :param ids: of the fields to read, and maybe others; None: all.
-    :param wanted: asked of each row group, with the numbers of its first row in the file and of the one behind its
-        last: whether to read it.
+    :param wanted: whether to read a row group, by the numbers of its first row and of the one behind its last.
     """
     yield from decode_groups(open_parquet(read_file(store, record), record.path), record, ids=ids, wanted=wanted)
 

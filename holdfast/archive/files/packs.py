@@ -1,8 +1,7 @@
-"""Packs: many small files stored as one object.
+"""Packs: many small files stored as one object, since each object costs a store a request.
 
-Each object costs a store a request, and a folder several. What is packed stays what it is, a Parquet file with a
-checksum of its own, at some place in the pack. Whatever deals with objects (copies, verification, vacuum) deals with
-the pack; whoever reads rows reads its part alone.
+What is packed stays a Parquet file with a checksum of its own, at some place in the pack. What deals with objects
+(copies, verification, vacuum) deals with the pack; what reads rows reads its part alone.
 """
 
 from __future__ import annotations
@@ -33,9 +32,8 @@ ROOM_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Pack:
-    """A pack that is not stored yet.
+    """Pack that is not stored yet.
 
-    :param record: of all of it; `body`: its bytes.
     :param offsets: where each file begins, by the path that it would have had alone.
     """
 
@@ -84,13 +82,10 @@ def make_pack(folder: str, files: Sequence[tuple[FileRecord, memoryview]]) -> Pa
 
 
 class AtHand:
-    """Store that keeps packs in memory once they are fetched.
-
-    These are packs of which several files will be read, as many as there is room for. Parts of others are read each for
-    itself. Threads may share it.
+    """Store that keeps packs in memory of which several files will be read; threads may share it.
 
     :param files: what will be read.
-    :param room: for how many bytes, about.
+    :param room: bytes of kept packs, about; parts of others are read each for itself.
     :raises ObjectNotFound: from `open_read`, as the store does.
     """
 

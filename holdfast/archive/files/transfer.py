@@ -1,7 +1,4 @@
-"""Transfer of a block's files from one store to another.
-
-A file arrives as it was written, or not at all.
-"""
+"""Transfer of a block's files from one store to another: as written, or not at all."""
 
 from __future__ import annotations
 
@@ -18,9 +15,7 @@ if TYPE_CHECKING:
 
 
 def send_file(source: ObjectStore, target: ObjectStore, file: FileRecord) -> None:
-    """Copy a file of any size to a store that lacks it.
-
-    Within one service, the service itself copies and compares it.
+    """Copy a file of any size to a store that lacks it; within one service, the service copies.
 
     :raises DamagedError: it is missing, or not what was written: then nothing of it appears.
     """
@@ -60,7 +55,7 @@ def is_whole(store: ObjectStore, file: FileRecord) -> bool:
 def replace_file(source: ObjectStore, target: ObjectStore, file: FileRecord) -> None:
     """Replace a damaged file by the source's.
 
-    :raises DamagedError: the source's own is not, either: then nothing is changed.
+    :raises DamagedError: the source's own is not what was written, either: then nothing is changed.
     """
     body = read_file(source, file)
     target.delete(file.path)

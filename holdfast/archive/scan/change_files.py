@@ -1,7 +1,4 @@
-"""Data files of a table, read as one sequence of rows.
-
-Each row has a place, counted from 0, which is the same at every reading.
-"""
+"""Data files of a table, read as one sequence of rows; each row has a place, the same at every reading."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ _FEW_ROWS: Final = 8192
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """Some rows of a file, or of several small ones.
+    """Rows of a file, or of several small ones.
 
     :param start: the place of the first one.
     """
@@ -82,12 +79,9 @@ class Files:
     def read(
         self, wanted: Callable[[int, int], bool] = lambda start, end: True, *, ids: Container[int] | None = None
     ) -> Iterator[FileRows]:
-        """Yield the files' rows, at most a row group at a time.
+        """Yield the files' rows, at most a row group at a time; those of small files come together.
 
-        Those of small files come together.
-
-        :param wanted: asked of each file, of each row group of a large one, or of small ones together, with
-            the places of the first row and behind the last: whether to read it.
+        :param wanted: whether to read rows, by the places of the first one and behind the last.
         :param ids: of the fields to read, and maybe others; None: all.
         """
         end = 0
@@ -118,10 +112,7 @@ class Files:
     def _batches(
         self, number: int, files: Sequence[FileRecord], ids: Container[int] | None
     ) -> Iterable[pa.RecordBatch]:
-        """Return the rows of a run of files.
-
-        Where they are few they are kept, since most are read twice.
-        """
+        """Return the rows of a run of files; few are kept, since most are read twice."""
         if number in self._kept:
             return self._kept[number]
         if any(not _is_small(file) for file in files):
@@ -172,10 +163,7 @@ def _is_small(file: FileRecord) -> bool:
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small batches of one form.
-
-    The work on a part takes longer than that on its rows.
-    """
+    """Join small batches of one form: the work on a part takes longer than that on its rows."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -190,10 +178,7 @@ def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class Shaper:
-    """Conversion of parts in several forms to one.
-
-    A form is looked at once for all consecutive parts that have it.
-    """
+    """Conversion of parts in several forms to one."""
 
     def __init__(self, wanted: pa.Schema, missing: Mapping[int, pa.Scalar]) -> None:
         self.wanted = wanted
@@ -209,10 +194,7 @@ class Shaper:
 
 
 def within(part: FileRows, since: int, upto: int) -> pa.Array:
-    """Return a mask of the changes between two positions.
-
-    The positions are those of their transactions.
-    """
+    """Return a mask of the changes of transactions between two positions."""
     lsn = part.column(LSN)
     return pc.and_(pc.greater_equal(lsn, since), pc.less(lsn, upto))
 

@@ -1,7 +1,6 @@
-"""Projection of rows from one form of a table to another.
+"""Projection of rows from one form of a table to another, by column number.
 
-Columns are matched by number, whatever they are called. Only what PostgreSQL changes without rewriting a table is known
-here; after a rewrite a table gets a new snapshot.
+Only what PostgreSQL changes without rewriting a table is known to it; after a rewrite a table gets a new snapshot.
 """
 
 from __future__ import annotations
@@ -96,9 +95,7 @@ class Projection:
         return array.cast(kind) if source.exact is None else pc.coalesce(array, batch.column(source.exact))
 
     def expressions(self, missing: str) -> list[str]:
-        """Return SQL expressions for the wanted fields.
-
-        They are named by their ids as in `name_of`, and are of a relation as written.
+        """Return SQL expressions for the wanted fields, named by `name_of`, of a relation as written.
 
         :param missing: the relation whose only row has the missing values, under the same names.
         """
@@ -121,10 +118,7 @@ class Projection:
 
 
 def name_of(field: pa.Field) -> str:
-    """Return the name of a field inside DuckDB.
-
-    Names of columns may clash there, since it ignores case.
-    """
+    """Return the name of a field inside DuckDB, which ignores case: names of columns may clash."""
     return f"f{field_id(field)}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.archive.scan.split import ALL, Share
+from holdfast.archive.scan.table_history import ALL, Share
 
 
 @pytest.mark.parametrize(("rows", "count"), [(10, 3), (2, 5), (0, 2), (7, 1)])
