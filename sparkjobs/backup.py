@@ -1,9 +1,4 @@
-"""Application that backs up a PostgreSQL database.
-
-A full backup is one snapshot, many tasks and one commit. Each task streams Arrow batches from the source to Parquet on
-the store and returns only file records. The process that started this one holds the snapshot; so a driver that takes
-the place of one that was killed goes on from the pieces that the run's records say are finished.
-"""
+"""Application that backs up a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -35,10 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Choice:
-    """Selection of the tables to back up.
-
-    These match a glob (none: all) and no exclusion.
-    """
+    """Tables to back up: those that match a glob (none: all) and no exclusion."""
 
     globs: Sequence[str] = ()
     exclude: Sequence[str] = ()
@@ -62,8 +54,6 @@ def back_up(
 ) -> dict[str, Any]:
     """Back up a source as its parent has decided, and return a summary.
 
-    After a killed job of the same run, only the rest is backed up.
-
     :param quorum_request: the quorum that it needs, which the parent waits for; None: none.
     """
     decision = Decision.given()
@@ -77,10 +67,7 @@ def back_up(
 def back_up_snapshot(
     job: Job, source: str, choice: Choice, limits: Limits, decision: Decision, quorum_request: QuorumRequest | None
 ) -> dict[str, Any]:
-    """Back up the tables in the snapshot that this job was given.
-
-    After a killed job of the same run, only the rest is read.
-    """
+    """Back up the tables in the snapshot that this job was given, or the rest after a killed job of its run."""
     archive = job.open_archive(quorum_request)
     placed = archive.state.of_run(job.run)
     if placed is not None and placed.block.kind == "snapshot":
@@ -122,8 +109,8 @@ def _result(job: Job, placed: Placed) -> dict[str, Any]:
 def joined_stream(state: State, source: str, decision: Decision, snapshot: Snapshot, known: Seen) -> Stream | None:
     """Return the stream with changes that can be joined to a snapshot; None where there is none.
 
-    Of one that begins with the snapshot, changes are wanted from there on: those since its slot was made are in the
-    rows, and the next backup advances the slot past them. Until then the slot is behind what is archived.
+    Of one that begins with the snapshot, changes count from there on: those since its slot was made are in the rows,
+    and the next backup advances the slot past them. Until then the slot is behind what is archived.
 
     :param known: of the snapshot.
     """

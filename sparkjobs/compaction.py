@@ -1,9 +1,8 @@
 """Application that compacts an archive.
 
-It joins small blocks of changes into few, and makes full snapshots of older ones and the changes since. Tasks write new
-files and return their records; each group of blocks, and each snapshot, is one commit of the driver. A driver that was
-killed has committed some of them, which the next run finds as they are; of the one it was at, the files are written
-anew.
+It joins small blocks of changes into few, and makes full snapshots of older ones and the changes since. Each group of
+blocks, and each snapshot, is one commit of the driver. A driver that was killed has committed some of them, which the
+next run finds as they are; of the one it was at, the files are written again.
 """
 
 from __future__ import annotations
@@ -120,7 +119,6 @@ def _told_snapshot(placed: Placed) -> dict[str, Any]:
 
 
 def _join_group(job: Job, archive: Archive, group: Group) -> Placed:
-    """Join the files of a group, and commit the block that replaces it."""
     identity = uuid.uuid4().hex
     job.log.progress("planning")
     runs = form_runs(group)
@@ -165,10 +163,7 @@ def _commit(job: Job, archive: Archive, block: Block, plan: Any) -> Placed:
 
 
 def _consolidate(job: Job, archive: Archive, source: str) -> Placed | None:
-    """Make a full snapshot at the newest position with a known schema.
-
-    Return None where no such position is newer than the last snapshot.
-    """
+    """Make a full snapshot at the newest position with a known schema; None where none is newer than the last."""
     state = archive.settled()
     ends = newest_cut(state, source)
     if ends is None:
@@ -214,9 +209,7 @@ def _consolidate(job: Job, archive: Archive, source: str) -> Placed | None:
 
 
 def _records(consolidation: Consolidation, made: Mapping[str, tuple[FileRecord, ...]]) -> list[TableRecord]:
-    """Return the records of a snapshot's tables.
-
-    An unchanged table has the files of the older snapshot.
+    """Return the records of a snapshot's tables; an unchanged one has the files of the older snapshot.
 
     :param made: the files that were written, by table.
     """

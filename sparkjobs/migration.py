@@ -1,7 +1,4 @@
-"""Application that lifts an archive to a newer format.
-
-It reads commits only, so Spark itself is not started.
-"""
+"""Application that lifts an archive to a newer format; it reads commits only, without Spark."""
 
 from __future__ import annotations
 

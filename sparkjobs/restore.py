@@ -1,8 +1,7 @@
 """Application that restores a PostgreSQL database, or chosen tables of it.
 
-It restores the schema, the rows in parallel and the indexes; the rows are compared with the archive. Each Spark task
-checks a file's checksum and streams its rows into the target by COPY. Nothing counts as restored before row counts and
-content hashes of every table, computed by the target, equal the archive's.
+Nothing counts as restored before row counts and content hashes of every table, computed by the target, equal the
+archive's.
 """
 
 from __future__ import annotations
@@ -75,10 +74,6 @@ def _restore(job: Job, wish: RestoreRequest, archive: str, moment: RecoveryTarge
 
 
 def _claim(wish: RestoreRequest, archive: str, moment: RecoveryTarget, run: str) -> ledger.TargetClaim:
-    """Return the claim of a run on its target: tables, new names and recovery target.
-
-    :param archive: its id.
-    """
     names = NameMaps.parse(wish.map)
     maps = [f"{ident(old)}={ident(new)}" for old, new in names.schemas.items()]
     maps += [f"{qualified(*old)}={qualified(*new)}" for old, new in names.tables.items()]

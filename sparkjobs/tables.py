@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 
 class ArchiveTables(DataSource):
-    """Spark data source of one table of an archive.
+    """Spark data source of one table of an archive, whose URL is the path.
 
-    Its options are `table`, and `at`, `source`, `schema`, `consistency` and `store` as for a restore. The path is the
-    archive's URL.
+    Its options are `table`, and `at`, `source`, `schema`, `consistency` and `store` as for a restore.
     """
 
     @classmethod

@@ -1,7 +1,4 @@
-"""Application that truncates an archive by rules, in one commit.
-
-It reads commits only, so Spark itself is not started.
-"""
+"""Application that truncates an archive by rules, in one commit; it reads commits only, without Spark."""
 
 from __future__ import annotations
 
@@ -41,7 +38,6 @@ def run(job: Job, wish: TruncationRequest) -> dict[str, Any]:
 
 
 def _told(plan: TruncationPlan) -> Iterator[str]:
-    """Yield lines on the restore points that stay and those that go, grouped by reason."""
     for source in plan.sources:
         for each in source.runs():
             span = f"{each['from']} to {each['to']}" if each["points"] > 1 else each["from"]

@@ -1,7 +1,4 @@
-"""Application that deletes the files that an archive does not need any more.
-
-The store does the work, so Spark is not started.
-"""
+"""Application that deletes the files that an archive does not need any more; the store does it, without Spark."""
 
 from __future__ import annotations
 
@@ -19,10 +16,7 @@ if TYPE_CHECKING:
 
 
 def run(job: Job, wish: VacuumRequest) -> dict[str, Any]:
-    """Vacuum, or plan it in a dry run, and return a summary.
-
-    Files that could not be deleted are part of it.
-    """
+    """Vacuum, or plan it in a dry run, and return a summary, with files that could not be deleted."""
     with vacuum_permit(job.store, dry_run=wish.dry_run, coordination=job.coordination) as permit:
         done = vacuum(
             Archive.open(job.store),

@@ -119,9 +119,9 @@ class Job:
         self.locks.check()
 
     def open_archive(self, quorum_request: QuorumRequest | None = None) -> Archive:
-        """Open the archive to add to it; a replica goes on by the update log, which it is brought to the head of.
+        """Open the archive to add to it; a replica is brought to the head of its update log.
 
-        :param quorum_request: the quorum that backups need which are added; None: none.
+        :param quorum_request: the quorum that added backups need; None: none.
         """
         self._added_to = opened_for_backup(
             self.store, check=self.check, quorum_request=quorum_request, wait=self.wait, coordination=self.coordination
@@ -137,10 +137,7 @@ class Job:
             yield self._added_to
 
     def not_asked(self) -> dict[str, Any]:
-        """Return what the result says of other replicas that could not be asked.
-
-        It is nothing for an archive at one place.
-        """
+        """Return what the result says of other replicas that could not be asked; nothing without replicas."""
         if self._added_to is None or self._added_to.state.log is None:
             return {}
         from holdfast.replication.work.replica import not_asked  # with what talks to a coordination store
@@ -166,7 +163,7 @@ class Job:
         """Run `work(task, report)` for every task, and return all results.
 
         :param at_once: so many tasks at a time, at most; None leaves that to the executor.
-        :param on_results: is told the results of tasks soon after they end, each once, also where the job fails.
+        :param on_results: is given the results of tasks soon after they end, each once, also where the job fails.
         :param work: yields small results; calls `report(rows, bytes)` as it goes on. A HoldfastError
             it raises ends the whole job at once; anything else is tried again.
         :raises SparkNeededError: this job is bounded, and what the tasks read was not claimed.
@@ -200,7 +197,7 @@ class Job:
         return self._executor.settings()
 
     def survey(self, question: Question | None) -> WorkerSurvey:
-        """Put a question to each worker; None asks for what it tells of itself."""
+        """Put a question to each worker; None asks for its own facts."""
         self.check()
         return self._executor.survey(question)
 
@@ -241,9 +238,9 @@ class Job:
 
     @contextmanager
     def last_step(self) -> Iterator[None]:
-        """Protect the block, and all that follows it, from interruption.
+        """Protect the block, and all that follows it, from interruption: whether a commit was made must be known.
 
-        Whether a commit was made must be known. The commit asks for parent and locks itself, just before it is written.
+        The commit asks for parent and locks itself, just before it is written.
         """
         with self._guard:
             yield
@@ -323,7 +320,6 @@ def run_application(
 
 
 def _tell(words: str) -> None:
-    """Write a line to stderr, where the command or the task reads it."""
     print(one_line(words), file=sys.stderr)  # noqa: T201
 
 

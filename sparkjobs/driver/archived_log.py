@@ -80,10 +80,7 @@ class ArchivedLog:
         return [each for each in blocks_of(self._archive.state, self._source) if each.block.stream]
 
     def committed(self) -> list[Placed]:
-        """Return the blocks that this run has committed.
-
-        This job may be the run's second part.
-        """
+        """Return the blocks of this run; this job may be its second part."""
         return [placed for placed in self.blocks() if placed.block.run == self._job.run]
 
     def chain(self) -> Chain:
@@ -118,7 +115,7 @@ class ArchivedLog:
 
         :param block: id of its block.
         :param last: the block before the segment.
-        :param end: the segment ends with it; else its schema is told as that from before the segment.
+        :param end: the segment ends with it; else its schema is recorded as that from before the segment.
         :param lets_go: of the log, where the segment ends.
         """
         cut = segment.cut if end else known_cut(self._job, last)
@@ -163,7 +160,6 @@ class ArchivedLog:
         return found.ours
 
     def _add(self, *blocks: Block) -> None:
-        """Add blocks to the archive by one commit."""
         change = Change(kind="backup", add=blocks)
         try:
             self._archive.add(lambda state: change, check=self._job.check, fence=self._job.locks.fence)

@@ -63,7 +63,7 @@ FILLED = "filled"
 
 
 class Building:
-    """What a restore builds in its target.
+    """Builds what a restore brings into its target.
 
     :param session: of who restores.
     :param tables: those that rows come into, each with what makes it up.
@@ -199,7 +199,6 @@ class Building:
         return (*late, *load.analyze(sessions, plan.to_analyze(most)), *plan.not_analyzed(most))
 
     def _counting(self, step: str, **counts: int) -> Callable[[int, int], None]:
-        """Return what records how many objects of how many a step has made."""
         return lambda made, whole: self._job.progress(step, objects=made, of_objects=whole, **counts)
 
     def _fill_views(self, sessions: Sessions, plan: RestorePlan) -> Iterator[NotRestored]:
@@ -232,9 +231,7 @@ class Building:
     def _compare(
         self, plan: RestorePlan, loading: Loading, sessions: Sessions, pages: Sessions
     ) -> tuple[NotRestored, ...]:
-        """Compare the rows with the archive, once.
-
-        Later steps change no rows, and may hide them.
+        """Compare the rows with the archive, once: later steps change no rows, and may hide them.
 
         :param pages: of the role that reads large objects.
         :return: the generated columns that the target computes otherwise.

@@ -34,7 +34,7 @@ _GUARDS = (
 
 @dataclass
 class ClusterFindings:
-    """What surveys of a cluster have found.
+    """Findings of surveys of a cluster.
 
     :param settings: of Spark, as they are in force.
     """
@@ -68,7 +68,6 @@ class ClusterFindings:
                 yield DoctorFinding(f"worker {name}: {finding.what}", finding.found, finding.remedy)
 
     def _workers(self) -> dict[Key, WorkerFacts]:
-        """Return the executors that have answered anything, with their first answers."""
         return {key: facts for _, survey in reversed(self._surveys) for key, facts in survey.workers.items()}
 
     def _names(self) -> dict[Key, str]:
@@ -147,7 +146,6 @@ def _release(facts: WorkerFacts) -> DoctorFinding:
 
 
 def _significant(name: str, version: str) -> str:
-    """Return the part of a version that must be the same: any Python 3.11 does for another one."""
     return version.rpartition(".")[0] if name == "Python" else version
 
 

@@ -1,8 +1,7 @@
 """Incremental backup of a source, window by window.
 
-Each window is archived, committed, and then released from the server's log. Only after its commit is a window's log
-given back to the server, so that a crash repeats work and loses nothing; what was committed before a crash is let go of
-first by the next run.
+Only after its commit is a window's log given back to the server, so that a crash repeats work and loses nothing; what
+was committed before a crash is let go of first by the next run.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def follow(
     tables are one commit. Where it was not, and little is to be read, nothing is done but to name them (`to_begin`):
     the parent takes a snapshot then. Else the changes are backed up, and they are named with the result.
 
-    :param is_chosen: whether rows of a table that no backup knows are wanted, by its `schema.name`.
+    :param is_chosen: whether a table that no backup knows is to be backed up, by its `schema.name`.
     :param limits: its connections are sessions that read the log at a time, at most.
     :param quorum_request: the quorum that each of its commits needs; the parent waits for the last one's.
     """
@@ -143,10 +142,7 @@ class Run:
         return any(placed.block.kind == "snapshot" for placed in self._log.committed())
 
     def reader(self, limits: Limits) -> SnapshotReader | None:
-        """Return the reader of the snapshot that the job was given; None where it cannot be read.
-
-        Tables that start over wait then.
-        """
+        """Return the reader of the job's snapshot; None where it cannot be read, and tables that start over wait."""
         try:
             return SnapshotReader(self._job, self._archive.state, self._source, limits)
         except (HoldfastError, psycopg.Error) as error:
@@ -176,10 +172,9 @@ class Run:
             marks.forget(self._job.store, self._marks, self._log.newest.block, self._archive.settled())
 
     def foreseen(self, now: Segment) -> dict[str, str]:
-        """Return the tables that need a snapshot, each with the reason.
+        """Return the tables that need a snapshot, each with the reason; none behind more than a window of log.
 
-        Where more than a window of log is to be read first, none is returned. What the log alone tells, such as of a
-        column that cannot be told, is not foreseen. Tables that could not be read in a snapshot either are left out.
+        What only the log shows, such as an uncertain column, is not foreseen.
         """
         if now.end - self._log.position > log_windows.WINDOW_BYTES:
             return {}
@@ -274,8 +269,6 @@ class Run:
     def _to_first_change(self, segment: Segment, following: FollowedTables) -> None:
         """Archive all changes before the first one of a definition that makes tables start over.
 
-        The log tells of it: up to there, all tables are what they were.
-
         :param following: for the whole segment.
         """
         last = self._log.newest.block
@@ -291,12 +284,12 @@ class Run:
             room = log_windows.next_room(room, window, None)
 
     def _to_own_changes(self, before: Catalog, segment: Segment, following: FollowedTables) -> FollowedTables:
-        """Archive changes for as long as a table that starts over was not touched itself.
+        """Archive changes for as long as a table that starts over was not touched itself, as the log says.
 
-        The log tells which objects were. All other tables are followed as in the whole segment.
+        All other tables are followed as in the whole segment.
 
         :param before: the objects at the segment's beginning.
-        :return: what is to follow from here on.
+        :return: what is to follow behind.
         """
         last, now, room = self._log.newest.block, segment.cut.catalog, log_windows.WINDOW_BYTES
         held = following.held(now)
@@ -345,14 +338,6 @@ class Run:
         return None if defined else window
 
     def _next(self, end: int, room: int, block: str) -> list[WindowTask]:
-        """Cut the next part of the log into windows that are read at a time.
-
-        The slot reads the first one, copies of it the others.
-
-        :param end: position where the segment ends, which a transaction may have overstepped.
-        :param room: bytes of log of one window, at most.
-        :param block: id of the first one's block.
-        """
         return log_windows.cut_windows(self._log.position, end, room, block, self._at_once)
 
     def _read(
@@ -380,7 +365,6 @@ class Run:
         return summary_of(self._log.committed(), self._to_begin, seconds=self._job.log.elapsed_s)
 
     def _waiting(self, segment: Segment, following: FollowedTables) -> dict[int, WaitingTable]:
-        """Return the tables that need a snapshot where a segment ends."""
         now = segment.cut.catalog
         restart = tables_to_restart(self._job.store, following, now, lambda: self._log.chain().snapshots)
         return as_waiting(now, restart, self._log.newest.block, self._postponed)

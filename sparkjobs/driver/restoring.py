@@ -66,10 +66,7 @@ _TOLD = 20
 
 
 class Restoring:
-    """One restore into its target.
-
-    `session` keeps other restores out of the target.
-    """
+    """One restore into its target; `session` keeps other restores out."""
 
     def __init__(
         self,
@@ -96,10 +93,7 @@ class Restoring:
         self.plan = replace(self.plan, not_restored=(*self.plan.not_restored, *self.database.not_restored))
 
     def _begin(self) -> RestorePlan:
-        """Plan the restore and create its ledger, or go on with an unfinished one.
-
-        A dry run changes nothing.
-        """
+        """Plan the restore and create its ledger, or go on with an unfinished one; a dry run changes nothing."""
         left = ledger.read_ledger(self._session)
         if left is not None:
             plan, why = self._taken_up(left)
@@ -123,7 +117,7 @@ class Restoring:
         return plan
 
     def _claim_files(self, plan: RestorePlan) -> None:
-        """Claim the files that are to be read; nothing of this restore is in the target yet, or nothing new.
+        """Claim the files to read, before anything new of this restore is in the target.
 
         Footers do not count: they are most of a file of few rows, and are not decoded where many are read together.
 
@@ -185,10 +179,7 @@ class Restoring:
         return within_rights(self._session, plan, strict=self._wish.strict)
 
     def _rows_alone(self, plan: RestorePlan) -> RestorePlan:
-        """Return the plan of rows alone, for tables that the target has.
-
-        :raises RefusedError: it lacks some, or they do not take the rows.
-        """
+        """Return the plan of rows alone, for tables that the target has."""
         plan = data_only(plan)
         tables = [table for table, _ in self._restored(plan)]
         existing_tables.check_existing(self._session, self._address.url, tables, is_trusted=self._wish.trust_source)
@@ -197,10 +188,7 @@ class Restoring:
         return replace(plan, sequences=sequences, not_restored=left, is_strict=self._wish.strict)
 
     def _emptied(self, plan: RestorePlan) -> RestorePlan:
-        """Return a plan without the rows that are not wanted.
-
-        :raises UsageError: a glob matches no table.
-        """
+        """Return a plan without the rows that the request leaves out."""
         wish, catalog = self._wish, self._catalog
         if wish.schema_only:
             return schema_only(plan)
@@ -229,7 +217,6 @@ class Restoring:
         return f"{self._session.info.user}, a superuser" if self._is_superuser() else self._session.info.user
 
     def _check_server(self, plan: RestorePlan) -> RolePlan:
-        """Check roles, tablespaces and rights of the server, and return the plan of roles."""
         details = self._catalog.role_details
         roles = plan_roles(
             self._session,
@@ -246,7 +233,6 @@ class Restoring:
         return roles
 
     def _roles_of_database(self) -> Collection[str]:
-        """Return the roles with settings and privileges on the database that are created with the others."""
         recorded, details = self._catalog.database_settings, self._catalog.role_details
         if not (self._wish.creates_roles and self._wish.keeps_database_settings and recorded and details):
             return ()
@@ -263,10 +249,7 @@ class Restoring:
         )
 
     def _make_way(self, left: ledger.UnfinishedRestore, why: str) -> None:
-        """Drop the objects of another unfinished restore, where nothing else is dropped.
-
-        :raises RefusedError: that one was of everything, or this is a dry run.
-        """
+        """Drop the objects of another unfinished restore, where nothing else is dropped."""
         holds = f"{self._address.url} holds {left.claim.describe()}, and {why}"
         if left.steps and not left.claim.is_undoable:
             raise RefusedError(
@@ -290,7 +273,6 @@ class Restoring:
         return files_of(self._restored(plan))
 
     def _restored(self, plan: RestorePlan) -> Iterator[tuple[Table, TableParts]]:
-        """Yield the tables of the target that rows come into, each with its parts."""
         for table in plan.tables:
             parts = self._parts.get(str(table.source.oid))
             if parts is not None and table.source.oid not in plan.empty:
@@ -349,7 +331,6 @@ class Restoring:
         }
 
     def _run(self) -> tuple[tuple[NotRestored, ...], int]:
-        """Restore, and return further objects that are not restored, with the number of rows."""
         job = self._job
         steps = self._left.steps if self._left else {}
         tables = tuple(self._restored(self.plan))
@@ -367,10 +348,7 @@ class Restoring:
         return late, rows
 
     def _check_complete(self, late: Sequence[NotRestored]) -> None:
-        """End a strict restore that leaves something out; the ledger stays, so that one that is not strict goes on.
-
-        :raises RefusedError: names it.
-        """
+        """End a strict restore that leaves something out; the ledger stays, for one that is not strict."""
         if self._wish.strict and late:
             left = named([f"{each.what} ({each.reason})" for each in late])
             there = "" if self._wish.data_only else "the rows are there, but "
@@ -383,22 +361,17 @@ class Restoring:
         return (NotRestored(f"(left behind) role {name}", reason, statement),) if name else ()
 
     def _loading(self, address: Address, session: Any) -> Loading:
-        """Return the rows on their way into the target, by a role's address and session."""
         tables = tuple(self._restored(self.plan))
         older, strict = self._with_older_rows(self.plan), self.plan.is_strict
         encoding, pages_by = self._catalog.encoding, self._address
         return Loading(self._job, address, session, tables, older, encoding, is_strict=strict, pages_by=pages_by)
 
     def _with_older_rows(self, plan: RestorePlan) -> set[int]:
-        """Return the oids of the target's tables with rows that may not fit their constraints."""
         others = self._restored_moment.of_other_moments()
         return {table.target.oid for table in plan.tables if table.source.oid in others}
 
     def _create_roles(self) -> tuple[NotRestored, ...]:
-        """Create the missing roles.
-
-        They belong to the server, and stay even if the restore fails.
-        """
+        """Create the missing roles; they belong to the server, and stay even if the restore fails."""
         roles = self.roles
         left = create_roles(self._session, roles)
         if roles.created:

@@ -31,7 +31,7 @@ _LOOKS = 2
 
 @dataclass(frozen=True)
 class Cut:
-    """The objects of a source at one position, with the files that record them."""
+    """Objects of a source at one position, with the files that record them."""
 
     catalog: Catalog
     catalog_file: FileRecord
@@ -45,7 +45,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of the log between two positions with known objects.
+    """Part of the log between two positions with known objects.
 
     :param end: position; the last one, of now, may be overstepped by a transaction.
     :param at: when it was reached, by the server's clock.
@@ -63,8 +63,8 @@ class Segment:
 def read_now(job: Job, address: Address, source: str, last: Block, block: str, stream: Stream) -> Segment:
     """Return the segment that ends at the current position, with the objects there.
 
-    These are read behind the position. Where they have changed in between, both are taken anew; where they go on
-    changing, nobody can say that these are those of the position.
+    These are read behind the position, and both again where they have changed in between; where they go on changing,
+    it is unknown whether these are those of the position.
     """
     for _ in range(_LOOKS):
         with connect(address) as session:
@@ -77,10 +77,9 @@ def read_now(job: Job, address: Address, source: str, last: Block, block: str, s
 
 
 def mark_segment(job: Job, source: str, last: Block, record: MarkRecord) -> Segment | None:
-    """Return the segment that ends with a mark that knows the source's objects.
+    """Return the segment that ends with a mark; None where it left it to a block to record the objects.
 
     :param last: the newest block before it.
-    :return: None where the mark left it to a block to tell the objects, and this one does not.
     """
     objects = record.objects()
     if objects.dump is None and objects.version != last.schema_version:
@@ -106,13 +105,12 @@ def snapshot_segment(reader: SnapshotReader, stream: Stream) -> Segment:
 
 
 def _cut(job: Job, address: Address, source: str, last: Block, block: str) -> Cut:
-    """Read the source's current objects, and store their differences from the last block."""
     job.log.progress("reading the schema")
     return _stored(job, source, last, block, read_objects(address, last.schema_version))
 
 
 def _stored(job: Job, source: str, last: Block, block: str, objects: ObjectsRead) -> Cut:
-    """Store the differences from the last block, and return the cut.
+    """Store the differences from the last block.
 
     :param objects: with a dump, or of the last block's version.
     """

@@ -79,7 +79,7 @@ NO_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class OpenBlock:
-    """A block that is not committed yet, with the pieces of it that another driver has read."""
+    """Block that is not committed yet, with the pieces of it that another driver has read."""
 
     begun: BegunBlock
     catalog: Catalog
@@ -99,13 +99,11 @@ class OpenBlock:
 
 
 class SnapshotReader:
-    """Reader of tables in the snapshot that a job was given.
-
-    It reads them into one block.
+    """Reader of tables in the snapshot that a job was given, into one block.
 
     :param state: of the archive, before the block.
     :param source: its name in the archive.
-    :param refuse: is told what is in the snapshot before anything is stored, and raises where it is not to be read.
+    :param refuse: is given what is in the snapshot before anything is stored, and raises where it must not be read.
     """
 
     def __init__(
@@ -194,7 +192,6 @@ def _begin(
     snapshot: Snapshot,
     refuse: Callable[[Catalog, Snapshot], None],
 ) -> OpenBlock:
-    """Store the schema and begin a block with it."""
     job.log.progress("reading the schema")
     with connect(address) as now:
         found = owners_code(now)

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 class BlockContext:
     """Facts about a block that its window does not have.
 
-    :param id: of the block.
-    :param run: that commits it.
     :param at: position where it begins.
     :param since: time up to which everything before it is known.
     :param cut: the source's objects that it records.

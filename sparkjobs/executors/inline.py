@@ -1,7 +1,4 @@
-"""Tasks in the driver's own process, without Java.
-
-They are for small work, and for tests of jobs.
-"""
+"""Tasks in the driver's own process, without Java: for small work, and for tests of jobs."""
 
 from __future__ import annotations
 
@@ -34,10 +31,7 @@ class _Cancelled(BaseException):
 
 @dataclass
 class _Running:
-    """Tasks that run together, with the tally of their results.
-
-    :param tells_results: the tally holds results, too.
-    """
+    """Tasks that run together, with the tally of their results."""
 
     work: Work
     tells_results: bool
@@ -46,7 +40,6 @@ class _Running:
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, task: Any) -> Future[list[Any]]:
-        """Begin a task, and return the future of its results."""
         ended: Future[list[Any]] = Future()
 
         def go() -> None:
@@ -94,12 +87,10 @@ class _Running:
 
 
 class InlineExecutor:
-    """Executor that runs each task in a thread of this process.
-
-    The thread that waits for them can be interrupted at any time.
+    """Executor that runs each task in a thread of this process; the thread that waits can be interrupted.
 
     :param cores: tasks at a time.
-    :param bounded: only small work may run here.
+    :param bounded: only small work may run in it.
     """
 
     def __init__(self, *, cores: int = 1, bounded: bool = False) -> None:

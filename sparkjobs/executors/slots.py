@@ -20,7 +20,7 @@ MOST = 256
 class ClusterSlots:
     """Slots that threads take one of, in no certain order.
 
-    :param count: looks how many there are now; is asked once a second at most.
+    :param count: looks how many there are; is asked once a second at most.
     """
 
     def __init__(self, count: Callable[[], int]) -> None:
@@ -35,7 +35,7 @@ class ClusterSlots:
     def one(self) -> Iterator[None]:
         """Wait for a slot, and keep it for the block.
 
-        :raises CancelledError: nobody is to begin any more.
+        :raises CancelledError: the slots were closed.
         """
         with self._changed:
             while not self._is_closed and self._taken >= self._there():
@@ -51,7 +51,7 @@ class ClusterSlots:
                 self._changed.notify()
 
     def close(self) -> None:
-        """Let nobody begin any more."""
+        """Let no thread begin any more."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

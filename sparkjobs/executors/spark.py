@@ -73,9 +73,7 @@ _UNGUARDED = "A secret key must be specified via the spark.authenticate.secret c
 
 
 class SparkExecutor:
-    """Executor that runs each task as one of Spark's.
-
-    The first use of its context starts Spark.
+    """Executor that runs each task as one of Spark's, which the first use of its context starts.
 
     :param operation: is the application's name.
     """
@@ -141,10 +139,9 @@ class SparkExecutor:
             self._daemon = daemon.prepare(WORKERS)
 
     def start(self, modules: Sequence[str]) -> None:
-        """Start Spark, and begin the imports of tasks in as many workers as it has cores.
+        """Start Spark, and begin the imports of tasks in as many workers as it has cores, without waiting.
 
-        Does not wait for them. Java's first job and the workers' imports take a second, in which the driver has other
-        things to do.
+        Java's first job and the workers' imports take a second, in which the driver has other things to do.
         """
         context = self.context
         cores = self.cores
@@ -260,10 +257,7 @@ class SparkExecutor:
                 raise
 
     def stop(self) -> None:
-        """Stop Spark's Java, and begin to stop its Python part.
-
-        That one looks only once a second whether it is to end.
-        """
+        """Stop Spark's Java, and begin to stop its Python part, which looks once a second whether it is to end."""
 
         def stop(context: SparkContext) -> None:
             with suppress(Py4JError, OSError):  # it may be gone already

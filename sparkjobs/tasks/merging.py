@@ -70,7 +70,7 @@ def cut(store: ObjectStore, run: FormRun, folder: str, *, most: int) -> list[Mer
     """Cut the changes of one form of a table into pieces for single tasks.
 
     :param folder: of the new files.
-    :param most: into so many pieces at most.
+    :param most: pieces, at most.
     """
     count = min(most, -(-run.size // SPLIT_BYTES))
     split = count > 1 and run.key and run.rows
@@ -82,7 +82,7 @@ def cut(store: ObjectStore, run: FormRun, folder: str, *, most: int) -> list[Mer
 
 
 class Merger:
-    """The work of one Spark task: put changes together. Travels in the task's closure, with the store's settings."""
+    """Work of a task: put changes together. Travels in its closure, with the store's settings."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -101,7 +101,7 @@ class Merger:
 
 
 class Lister:
-    """The work of one Spark task: put the lists of transactions of neighbouring blocks into one file."""
+    """Work of a task: put the lists of transactions of neighbouring blocks into one file."""
 
     def __init__(self, store: ObjectStore, stem: str) -> None:
         self._store = store
@@ -121,7 +121,7 @@ class Lister:
 
 @dataclass(frozen=True)
 class MadeTable:
-    """A table to be made of its snapshot and the changes since, or a share of it.
+    """Table to be made of its snapshot and the changes since, or a share of it.
 
     :param table: as it is at the moment; without stored generated columns.
     :param folder: of the new files.
@@ -139,10 +139,7 @@ class MadeTable:
         return sum(file.size for file in (*self.history.base, *changes)) // self.share.count
 
     def shared_out(self, most: int) -> list[MadeTable]:
-        """Return the shares for single tasks: several, where the table is large.
-
-        :param most: into so many shares at most.
-        """
+        """Return the shares for single tasks: several, up to `most`, where the table is large."""
         count = max(1, min(most, -(-self.size // SHARE_BYTES)))
         return [replace(self, share=Share(number, count)) for number in range(count)]
 
@@ -157,7 +154,7 @@ class MadeShare:
 
 
 class TableMaker:
-    """The work of one Spark task: write the rows of tables as of a position, as a full backup does."""
+    """Work of a task: write the rows of tables as of a position, as a full backup does."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store

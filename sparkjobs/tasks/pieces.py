@@ -54,15 +54,12 @@ MOST_BEHIND = 2
 
 
 def most_pieces(count: int, *, cores: int) -> int:
-    """Return the most pieces that one task reads: as few tasks as keep all cores busy.
-
-    What a task was reading when it died is read again, so that it is bounded.
-    """
+    """Return the most pieces that one task reads: few tasks, but what one reads again when it dies is bounded."""
     return min(max(LOCKED_AT_ONCE, -(-count // cores)), _MOST_PIECES)
 
 
 def task_bytes(pieces: Sequence[Piece], *, cores: int) -> int:
-    """Return the number of bytes that one task reads.
+    """Return how many bytes one task reads.
 
     Tasks are few, since each opens a session, but enough for all cores to end together. What a task was reading when it
     died is read again, so that it is bounded.
@@ -77,7 +74,7 @@ def is_packed(pieces: Iterable[Piece]) -> bool:
 
 
 class PieceReader:
-    """The work of one Spark task: read a bundle of pieces and write each to files of its own.
+    """Work of a task: read a bundle of pieces and write each to files of its own.
 
     Travels to the worker in the task's closure, with the password and the store's settings: never through Spark's
     configuration.
@@ -138,7 +135,6 @@ class PieceReader:
         yield from behind.store()
 
     def _write(self, reader: SnapshotTableReader, pieces: Sequence[Piece], store: Writable) -> Iterator[FinishedPiece]:
-        """Read pieces of tables with the same columns, and write each to files of its own."""
         decoder = _decoder(pieces[0].table.columns, self._max_value_bytes)
         for piece, parts in zip(pieces, _by_place(reader.parts(pieces, decoder), len(pieces)), strict=True):
             yield FinishedPiece(
@@ -177,10 +173,7 @@ def _decoder(columns: tuple[Column, ...], max_value_bytes: int) -> Decoder:
 
 
 def alike(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """Group small pieces of tables with the same columns, such as partitions and tenants' tables.
-
-    Large ones come alone.
-    """
+    """Group small pieces of tables with the same columns, such as partitions; large ones come alone."""
     groups: dict[tuple[Column, ...], list[Piece]] = {}
     sizes: dict[tuple[Column, ...], int] = {}
     for piece in pieces:
@@ -206,12 +199,9 @@ def _by_place(parts: Iterable[RowsOfPiece], count: int) -> Iterator[Iterable[Row
 
 
 class _Behind:
-    """Queue of files in memory that other threads store.
-
-    Most of the time of small files is the wait for the store's answer.
+    """Queue of files in memory that other threads store, as most of their time is the wait for the store.
 
     :param packs: where packs of them go; None: they are stored alone.
-    :param loose: what is not being stored yet.
     """
 
     def __init__(self, store: ObjectStore, pool: ThreadPoolExecutor, packs: str | None) -> None:

@@ -41,7 +41,7 @@ NET_BYTES = 256 << 20
 
 
 class FileLoader:
-    """The work of one Spark task: load a few files. Travels in the task's closure, with password and store settings.
+    """Work of a task: load a few files. Travels in its closure, with password and store settings.
 
     :param tolerated: oids of the tables whose rows need not fit yet.
     :param labels: of tables whose rows go aside first, by oid.
@@ -88,7 +88,7 @@ class FileLoader:
 
 
 class FileHasher:
-    """The work of one Spark task: hash the columns of a few files apart, as `hash_apart` does."""
+    """Work of a task: hash the columns of a few files apart, as `hash_apart` does."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -102,10 +102,7 @@ class FileHasher:
 
 @dataclass(frozen=True)
 class ChangedTable:
-    """A table with the changes since the snapshot that was loaded into it.
-
-    :param table: as it is in the target.
-    """
+    """Table in the target with the changes since the snapshot that was loaded into it."""
 
     table: Table
     history: TableHistory
@@ -127,7 +124,7 @@ class ChangedTable:
 
 
 class ChangeApplier:
-    """The work of one Spark task: bring loaded tables to a later position by the net of their changes.
+    """Work of a task: bring loaded tables to a later position by the net of their changes.
 
     :param tolerated: oids of the tables whose rows need not fit.
     """
