@@ -129,7 +129,6 @@ def _back_up(job: Job, request: BackupRequest) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as an application."""
     return run_request(BackupRequest, _back_up, arguments)
 
 

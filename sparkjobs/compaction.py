@@ -220,7 +220,6 @@ def _records(consolidation: Consolidation, made: Mapping[str, tuple[FileRecord, 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as an application."""
     return run_request(CompactionRequest, compact, arguments)
 
 

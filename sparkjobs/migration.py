@@ -14,12 +14,10 @@ if TYPE_CHECKING:
 
 
 def run(job: Job, wish: MigrationRequest) -> dict[str, Any]:
-    """Migrate, and return a summary."""
     return migrate(Archive.open(job.store), wish.to, check=job.check, fence=job.locks.fence)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as an application."""
     return run_request(MigrationRequest, run, arguments, has_tasks=False)
 
 

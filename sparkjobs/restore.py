@@ -119,7 +119,6 @@ def _stored(moment: RecoveryTarget) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as an application."""
     return run_request(RestoreRequest, restore, arguments)
 
 

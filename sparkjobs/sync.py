@@ -94,7 +94,6 @@ def sync(job: Job) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as an application."""
     return run_request(SyncRequest, lambda job, request: sync(job), arguments)
 
 

@@ -20,7 +20,6 @@ _TOLD = 100
 
 
 def run(job: Job, wish: TruncationRequest) -> dict[str, Any]:
-    """Truncate, or plan it in a dry run, and return a summary."""
     rules = rules_of(wish)
     if wish.dry_run:
         plan = planned_truncation(Archive.open(job.store), wish)
@@ -46,7 +45,6 @@ def _told(plan: TruncationPlan) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as an application."""
     return run_request(TruncationRequest, run, arguments, has_tasks=False)
 
 

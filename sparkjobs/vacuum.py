@@ -33,7 +33,6 @@ def run(job: Job, wish: VacuumRequest) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as an application."""
     return run_request(VacuumRequest, run, arguments, has_tasks=False)
 
 

@@ -86,7 +86,6 @@ def _verify(job: Job, request: VerificationRequest) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as an application."""
     return run_request(VerificationRequest, _verify, arguments)
 
 

@@ -94,7 +94,6 @@ class Job:
 
     @property
     def cores(self) -> int:
-        """Return how many tasks run at a time."""
         return self._executor.cores
 
     @property
@@ -104,7 +103,7 @@ class Job:
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether only small work may be done here, and the rest is Spark's."""
+        """Return whether only small work may be done, and the rest is Spark's."""
         return self._executor.is_bounded
 
     def start(self, *modules: str) -> None:
@@ -193,7 +192,6 @@ class Job:
             raise
 
     def settings(self) -> Mapping[str, str]:
-        """Return Spark's settings in force."""
         return self._executor.settings()
 
     def survey(self, question: Question | None) -> WorkerSurvey:

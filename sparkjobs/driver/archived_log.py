@@ -67,12 +67,10 @@ class ArchivedLog:
 
     @property
     def rows(self) -> int:
-        """Return the number of archived changes."""
         return sum(block.rows for block in self._done)
 
     @property
     def size(self) -> int:
-        """Return the number of stored bytes."""
         return sum(block.size for block in self._done)
 
     def blocks(self) -> list[Placed]:
@@ -84,7 +82,6 @@ class ArchivedLog:
         return [placed for placed in self.blocks() if placed.block.run == self._job.run]
 
     def chain(self) -> Chain:
-        """Return the chain that the next changes are joined to."""
         tip = self.newest
         every = chains(self._archive.state, self._source)
         return next(chain for chain in every if tip in (*chain.changes, *chain.snapshots))

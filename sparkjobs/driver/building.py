@@ -130,7 +130,6 @@ class Building:
         return (*different, *uncertain, *load.analyze(here, self._plan.to_analyze(most)))
 
     def _build_apart(self, superuser: Sessions) -> tuple[NotRestored, ...]:
-        """Build everything by a login of the restore's own, and give it to its owners."""
         check_password(self._session)
         is_quiet = not trigger_version(self._session)  # what lets the log tell of definitions must not be silent
         with temporary_login(self._session, self._address, is_quiet=is_quiet) as login:
@@ -223,7 +222,6 @@ class Building:
                 yield from load.refresh_views(sessions, views)
 
     def _restore_configuration(self, plan: RestorePlan) -> tuple[NotRestored, ...]:
-        """Put rows of extensions back; name those that are not as they were, or may not be."""
         why = {each.label: each.note for each in plan.configuration if each.note}
         why |= restore_configuration(self._session, plan.configuration)
         return tuple(NotRestored(what, reason) for what, reason in why.items())

@@ -60,7 +60,6 @@ class ClusterFindings:
         return max((survey.expected for _, survey in self._surveys), default=0)
 
     def findings(self) -> Iterator[DoctorFinding]:
-        """Yield the findings, of the cluster first and then of each worker."""
         yield self._executors()
         yield from (_guard(what, names, self.settings) for what, names in _GUARDS)
         for key, name in sorted(self._names().items(), key=lambda each: each[1]):

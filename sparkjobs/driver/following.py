@@ -167,7 +167,6 @@ class Run:
             self.to(segment, uuid.uuid4().hex)
 
     def forget_marks(self) -> None:
-        """Remove the records of marks that the archive has reached."""
         if self._marks is not None:
             marks.forget(self._job.store, self._marks, self._log.newest.block, self._archive.settled())
 
@@ -361,7 +360,6 @@ class Run:
         return log_windows.read_windows(self._job, tasks, reader)
 
     def summary(self) -> dict[str, Any]:
-        """Return the summary of the whole run."""
         return summary_of(self._log.committed(), self._to_begin, seconds=self._job.log.elapsed_s)
 
     def _waiting(self, segment: Segment, following: FollowedTables) -> dict[int, WaitingTable]:

@@ -88,10 +88,7 @@ class Loading:
         return [each for each in found if each.history.changes]
 
     def missing(self, steps: Mapping[str, str]) -> list[tuple[Table, FileRecord]]:
-        """Return the files still to load, each with its table or staging table.
-
-        :param steps: what the ledger says is done.
-        """
+        """Return the files still to load, each with its table or staging table, by what the ledger says."""
         return [
             (staging_tables.staging_table(table, steps) if staging_tables.is_aside(table, steps) else table, file)
             for table, file in files_of(self._tables)

@@ -128,7 +128,6 @@ class Restoring:
             self._job.claim(sum(file.page_bytes for record in records for file in record.files))
 
     def _taken_up(self, left: ledger.UnfinishedRestore) -> tuple[RestorePlan | None, str]:
-        """Return the plan of an unfinished restore, or the reason not to go on with it."""
         if why := self._claim.difference(left.claim):
             return None, why
         plan = self._plan(left.found)
@@ -179,7 +178,6 @@ class Restoring:
         return within_rights(self._session, plan, strict=self._wish.strict)
 
     def _rows_alone(self, plan: RestorePlan) -> RestorePlan:
-        """Return the plan of rows alone, for tables that the target has."""
         plan = data_only(plan)
         tables = [table for table, _ in self._restored(plan)]
         existing_tables.check_existing(self._session, self._address.url, tables, is_trusted=self._wish.trust_source)
@@ -188,7 +186,6 @@ class Restoring:
         return replace(plan, sequences=sequences, not_restored=left, is_strict=self._wish.strict)
 
     def _emptied(self, plan: RestorePlan) -> RestorePlan:
-        """Return a plan without the rows that the request leaves out."""
         wish, catalog = self._wish, self._catalog
         if wish.schema_only:
             return schema_only(plan)
@@ -279,7 +276,6 @@ class Restoring:
                 yield table.target, parts
 
     def stale(self) -> list[dict[str, Any]]:
-        """Return the tables with older rows, or without rows, each with the reason."""
         tables = (table.source for table in self.plan.tables)
         return self._restored_moment.stale(table for table in tables if table.oid not in self.plan.empty)
 
@@ -292,7 +288,6 @@ class Restoring:
         return {"run": self._left.claim.run, "files": len(done), "rows": sum(file.rows for file in done)}
 
     def run(self) -> dict[str, Any]:
-        """Restore, and return a summary of the result."""
         plan = self.plan
         told = [f"not restored: {each.what}: {each.reason}" for each in plan.not_restored]
         self._job.say(

@@ -89,7 +89,6 @@ def mark_segment(job: Job, source: str, last: Block, record: MarkRecord) -> Segm
 
 
 def snapshot_segment(reader: SnapshotReader, stream: Stream) -> Segment:
-    """Return the segment that ends with the snapshot that a job was given."""
     begun, snapshot = reader.block.begun, reader.snapshot
     cut = Cut(
         reader.block.catalog,

@@ -62,7 +62,7 @@ class Executor(Protocol):
 
     @property
     def is_bounded(self) -> bool:
-        """Say whether only small work may run here."""
+        """Return whether only small work may run."""
         ...
 
     def prepare(self) -> None:

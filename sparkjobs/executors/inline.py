@@ -99,12 +99,10 @@ class InlineExecutor:
 
     @property
     def cores(self) -> int:
-        """Return how many tasks run at a time."""
         return self._cores
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether only small work may run here."""
         return self._bounded
 
     def check_reach(self, things: Sequence[ObjectStore | Address]) -> None:
@@ -117,11 +115,9 @@ class InlineExecutor:
         """Do nothing: the first task imports its modules."""
 
     def settings(self) -> Mapping[str, str]:
-        """Return nothing: there is no Spark."""
         return {}
 
     def survey(self, question: Question | None) -> WorkerSurvey:
-        """Ask this process, the only one there is."""
         more = {} if question is None else {"answers": list(question([None]))}
         return survey(1, lambda count: [{**facts(), **more}])
 

@@ -122,12 +122,10 @@ class SparkExecutor:
 
     @property
     def cores(self) -> int:
-        """Return how many tasks Spark runs at a time."""
         return int(self.context.defaultParallelism)
 
     @property
     def is_bounded(self) -> bool:
-        """Return False: Spark takes any work."""
         return False
 
     def prepare(self) -> None:
@@ -171,7 +169,6 @@ class SparkExecutor:
             raise HoldfastError(f"Spark's workers cannot do what this machine can: {'; '.join(sorted(set(found)))}")
 
     def settings(self) -> Mapping[str, str]:
-        """Return the settings of Spark that are in force."""
         return dict(self.context.getConf().getAll())
 
     def survey(self, question: Question | None) -> WorkerSurvey:
@@ -209,7 +206,6 @@ class SparkExecutor:
     ) -> list[Any]:
         """Run tasks and return their results, in the order of the tasks.
 
-        :raises HoldfastError: a task failed for good, or each time that Spark tried it.
         :raises SparkEndedError: Java has ended.
         """
         tally = self.context.accumulator(Tally(), TallyParam())

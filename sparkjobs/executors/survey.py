@@ -54,7 +54,6 @@ class WorkerFacts:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return what names the executor."""
         return self.host, self.folder
 
 

@@ -275,7 +275,6 @@ class _Files:
         self._behind: deque[tuple[Future[_Stored], int]] = deque()
 
     def add(self, batch: ChangeBatch) -> None:
-        """Take changes; those of a table come in order."""
         oid = batch.form.oid
         pile = self._open.get(oid)
         if pile is None or pile.form != batch.form:
@@ -290,7 +289,6 @@ class _Files:
             self._write(*self._largest(self._size - MOST_BYTES // 2))
 
     def finish(self) -> tuple[TableRecord, ...]:
-        """Write the rest, wait, and return the record of each form."""
         self._piles.sort(key=lambda pile: pile.form.oid)
         self._write(*self._piles)
         while self._behind:

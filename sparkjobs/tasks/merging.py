@@ -59,8 +59,6 @@ class MergePiece:
 
 @dataclass(frozen=True)
 class MergedPiece:
-    """The files that a piece has become."""
-
     run: int
     number: int
     files: tuple[FileRecord, ...]
@@ -88,7 +86,6 @@ class Merger:
         self._store = store
 
     def __call__(self, pieces: Sequence[MergePiece], report: Reporter) -> Iterator[MergedPiece]:
-        """Yield the new files of each piece."""
         reads = AtHand(self._store, chain.from_iterable(piece.files for piece in pieces))
         with tempfile.TemporaryDirectory(prefix="holdfast-", ignore_cleanup_errors=True) as spill:
             for piece in pieces:
@@ -134,7 +131,6 @@ class MadeTable:
 
     @property
     def size(self) -> int:
-        """Return the stored bytes that are read for it."""
         changes = (file for record in self.history.changes for file in record.files)
         return sum(file.size for file in (*self.history.base, *changes)) // self.share.count
 
@@ -146,8 +142,6 @@ class MadeTable:
 
 @dataclass(frozen=True)
 class MadeShare:
-    """The files that a share of a table's rows has become."""
-
     table: str
     number: int
     files: tuple[FileRecord, ...]

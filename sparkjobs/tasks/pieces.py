@@ -69,7 +69,6 @@ def task_bytes(pieces: Sequence[Piece], *, cores: int) -> int:
 
 
 def is_packed(pieces: Iterable[Piece]) -> bool:
-    """Return whether a backup has enough small pieces to store them in packs."""
     return sum(piece.weight <= SMALL_BYTES for piece in pieces) > PACKED_FROM
 
 
@@ -213,7 +212,6 @@ class _Behind:
         self._under_way: deque[tuple[list[FinishedPiece], list[Future[None]]]] = deque()
 
     def add(self, piece: FinishedPiece) -> None:
-        """Take a piece, after its files."""
         self._pieces.append(piece)
 
     def store(self) -> Iterator[FinishedPiece]:

@@ -94,7 +94,6 @@ class FileHasher:
         self._store = store
 
     def __call__(self, files: Sequence[tuple[Table, FileRecord]], report: Reporter) -> Iterator[tuple[int, Apart]]:
-        """Yield the hashes of each file with the oid of its table."""
         for table, record in files:
             yield table.oid, hash_apart(table, read_batches(self._store, record))
             report(record.rows, record.size)
@@ -114,12 +113,10 @@ class ChangedTable:
 
     @property
     def size(self) -> int:
-        """Return the stored bytes of its changes."""
         return sum(file.size for file in self.files)
 
     @property
     def files(self) -> Sequence[FileRecord]:
-        """Return the files of its changes."""
         return [file for record in self.history.changes for file in record.files]
 
 

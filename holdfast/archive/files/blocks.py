@@ -68,7 +68,6 @@ class _HashingFile:
         self.closed = False
 
     def begin_footer(self, at: int) -> None:
-        """Record the offset where the footer begins; bytes before it may still be written."""
         self._footer_at = at
 
     @property

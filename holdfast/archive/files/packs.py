@@ -42,7 +42,6 @@ class Pack:
     offsets: Mapping[str, int]
 
     def part(self, file: FileRecord) -> FileRecord:
-        """Return a file's record as a part of the pack."""
         return file.model_copy(update={"path": part_path(self.record.path, self.offsets[file.path])})
 
 
@@ -58,7 +57,6 @@ class Loose:
 
     @contextmanager
     def open_write(self, key: str) -> Iterator[IO[bytes]]:
-        """Collect a file."""
         file = io.BytesIO()
         yield file
         self.files[key] = file.getbuffer()
@@ -66,7 +64,6 @@ class Loose:
 
 
 def make_pack(folder: str, files: Sequence[tuple[FileRecord, memoryview]]) -> Pack:
-    """Concatenate files into a pack for a folder."""
     offsets, end = {}, 0
     for file, content in files:
         offsets[file.path] = end
@@ -103,7 +100,6 @@ class AtHand:
         self._bodies: dict[str, bytes] = {}
 
     def open_read(self, key: str) -> IO[bytes]:
-        """Open an object."""
         if key not in self._locks:
             return self._store.open_read(key)
         with self._locks[key]:

@@ -55,21 +55,16 @@ class FileRows:
 
     @property
     def end(self) -> int:
-        """Return the place after the last row."""
         return self.start + len(self.batch)
 
     def column(self, number: int) -> pa.Array:
-        """Return the column with this field id."""
         return self.batch.column([field_id(each) for each in self.batch.schema].index(number))
 
     def places(self) -> pa.Array:
-        """Return the place of each row."""
         return pa.array(np.arange(self.start, self.end, dtype=np.int64))
 
 
 class Files:
-    """Data files in a certain order."""
-
     def __init__(self, store: ReadableStore, files: Sequence[FileRecord]) -> None:
         self._store = store
         self._files = files
@@ -187,7 +182,6 @@ class Shaper:
         self._shape: Projection | None = None
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch in the wanted form."""
         if self._shape is None or self._written is None or not batch.schema.equals(self._written, check_metadata=True):
             self._written, self._shape = batch.schema, Projection(batch.schema, self.wanted, self._missing)
         return self._shape.apply(batch)
@@ -200,7 +194,6 @@ def within(part: FileRows, since: int, upto: int) -> pa.Array:
 
 
 def order_of(lsn: int, seq: int) -> int:
-    """Return one number that changes are ordered by."""
     return (lsn << _BITS) + seq
 
 

@@ -46,7 +46,6 @@ class Touched:
         self.emptied: int | None = None
 
     def load(self, changes: Files) -> None:
-        """Load all changes up to the position."""
         columns = ", ".join(f"{name_of(field)} {sql_type(field.type)}" for field in self._key)
         self._sql.execute(f"create table events ({columns}, o hugeint, code tinyint, u integer[], pos bigint)")
         shaper = Shaper(self._key, {})

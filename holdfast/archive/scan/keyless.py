@@ -49,7 +49,6 @@ class Balance:
         self.emptied: int | None = None
 
     def load(self, changes: Files) -> None:
-        """Load all changes up to the position."""
         shaper = Shaper(self._history.wanted, self._history.missing)
         for part in changes.read():
             chosen = within(part, self._history.since, self._history.upto)

@@ -68,7 +68,6 @@ class KeyRange:
     high: pa.Array | None = None
 
     def has(self, values: pa.Array) -> pa.Array:
-        """Return a mask of the values in the range."""
         chosen = pa.repeat(pa.scalar(value=True), len(values))
         if self.low is not None:
             chosen = pc.invert(pc.fill_null(pc.less(values, self.low[0]), fill_value=False))
@@ -161,7 +160,6 @@ class Merge:
         yield from write_parquet(target, stem, first.schema, _again(first, rows), key=name)
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """Yield the changes in the order of their files."""
         for file in self.files:
             for batch in read_batches(self.store, file):
                 if self._schema is None:
@@ -200,7 +198,6 @@ class Merge:
                 yield from self._by_engine(self.read, Path(folder))
 
     def _cut(self, sample: Sequence[pa.Array], size: int) -> list[pa.Array]:
-        """Return the bounds of ranges that are expected to fit, of `size` bytes of rows."""
         return _bounds(sample, max(2, min(_RANGES, 2 * size // self.memory_bytes + 1)))
 
     def _spread(

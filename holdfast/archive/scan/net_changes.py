@@ -149,13 +149,11 @@ class Shelf:
         return first
 
     def finish(self) -> None:
-        """Close the file; from now on it is read."""
         self._writer.close()
         self._file.close()
         self._reader = pa.ipc.open_file(pa.memory_map(str(self._path)))
 
     def take(self, places: NDArray[np.int64]) -> pa.RecordBatch:
-        """Return the rows at these places, in their order."""
         if self._reader is None:
             raise RuntimeError("values can be taken once all are there")
         order = np.argsort(places, kind="stable")

@@ -76,7 +76,6 @@ class Projection:
         return _DROP_ZONE if had.tz else _ADD_ZONE
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch in the wanted form."""
         return pa.RecordBatch.from_arrays([self._array(batch, each) for each in self._sources], schema=self._wanted)
 
     def _array(self, batch: pa.RecordBatch, source: _Source) -> pa.Array:
@@ -123,7 +122,6 @@ def name_of(field: pa.Field) -> str:
 
 
 def quoted(name: str) -> str:
-    """Quote an identifier for DuckDB."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -135,7 +133,6 @@ _SQL_TYPES: Final = {
 
 
 def sql_type(kind: pa.DataType) -> str:
-    """Return DuckDB's type for a type that data files have."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision}, {kind.scale})"
     return _SQL_TYPES[str(kind)]

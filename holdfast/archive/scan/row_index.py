@@ -29,8 +29,6 @@ class OutOfRoomError(Exception):
 
 
 class Places(Protocol):
-    """The last place of each key."""
-
     def put(self, keys: NDArray[np.int64], places: NDArray[np.int32]) -> None:
         """Add changes that are later than all others of their keys; of equal keys the last one counts.
 
