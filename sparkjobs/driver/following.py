@@ -14,9 +14,7 @@ import psycopg
 
 from holdfast.archive.format.versions import BORN_IN, PACKED_SINCE
 from holdfast.archive.history.coverage import to_of
-from holdfast.common.errors import (
-    HoldfastError,
-)
+from holdfast.common.errors import HoldfastError
 from holdfast.common.lsn import parse_position, show_position
 from holdfast.common.value_limit import max_value_bytes
 from holdfast.operations import marks
@@ -45,6 +43,7 @@ if TYPE_CHECKING:
     from holdfast.operations.backup_decision import Decision
     from holdfast.postgresql.catalog.catalog import Catalog
     from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.logical.window_reader import SeenDefinition
     from holdfast.replication.log.settings import QuorumRequest
     from sparkjobs.tasks.changes import FinishedWindow
 
@@ -101,10 +100,10 @@ def follow(
     return run.summary()
 
 
-def _is_told(last: Block, segment: Segment) -> bool:
+def _is_recorded(last: Block, segment: Segment) -> bool:
     """Return whether the log records all changes of definitions since a block."""
-    told = last.stream.definitions if last.is_cut and last.stream else ""
-    return bool(told) and told == segment.cut.seen.definitions
+    known = last.stream.definitions if last.is_cut and last.stream else ""
+    return bool(known) and known == segment.cut.seen.definitions
 
 
 class Run:
@@ -148,7 +147,7 @@ class Run:
         except (HoldfastError, psycopg.Error) as error:
             self._job.check()
             self._postponed = Postponed.by(error)
-            self._job.say(f"the changes are backed up without the tables that begin anew: {self._postponed.reason}")
+            self._job.say(f"the changes are backed up without the tables that start over: {self._postponed.reason}")
             return None
 
     def to_snapshot(self, reader: SnapshotReader, stream: Stream, *, lets_go: bool) -> None:
@@ -219,24 +218,24 @@ class Run:
         """
         before = self._before()
         following = self._compared(segment, before)
-        is_told = _is_told(self._log.newest.block, segment)
-        if is_told and following.until_changed.keys() - following.followed.keys():
+        is_recorded = _is_recorded(self._log.newest.block, segment)
+        if is_recorded and following.until_changed.keys() - following.followed.keys():
             self._to_first_change(segment, following)
             following = self._to_own_changes(before, segment, following)
-            is_told = False
+            is_recorded = False
         last = self._log.newest
         room = log_windows.WINDOW_BYTES
         while True:
-            stretches = self._next(segment.end, room, block)
+            stretches = log_windows.cut_windows(self._log.position, segment.end, room, block, self._at_once)
             windows = self._read(stretches, before, segment, following)
             if windows is None:
                 self._at_once = 1
                 continue
-            if is_told and any(window.uncertain for window in windows):
+            if is_recorded and any(window.uncertain for window in windows):
                 self._to_first_change(segment, following)
                 uncertain = frozenset().union(*(window.uncertain for window in windows))
                 following = self._to_own_changes(before, segment, following.without(uncertain, segment.cut.catalog))
-                is_told, last, block = False, self._log.newest, uuid.uuid4().hex
+                is_recorded, last, block = False, self._log.newest, uuid.uuid4().hex
                 continue
             for stretch, window in zip(stretches, windows, strict=True):
                 at = self._log.position
@@ -274,12 +273,17 @@ class Run:
         known = last.stream.not_followed if last.stream else {}
         until = FollowedTables(following.until_changed, known, ())
         unchanged = replace(segment, cut=known_cut(self._job, last))
-        room = log_windows.WINDOW_BYTES
-        while True:
-            upto = show_position(min(self._log.position + room, segment.end))
-            window = self._commit_unchanged(upto, segment, unchanged, until)
-            if window is None:
+        room, definition = log_windows.WINDOW_BYTES, None
+        while definition is None:
+            at, last = self._log.position, self._log.newest.block
+            block, window, definition = self._read_to_definition(
+                room, unchanged.cut.catalog, unchanged, until, lambda definition: True
+            )
+            if window is None or window.uncertain or (definition and parse_position(definition.position) <= at):
                 return
+            if definition is None and parse_position(window.to_position) >= segment.end:
+                return
+            self._log.archive(block, window, segment, last, until, None)
             room = log_windows.next_room(room, window, None)
 
     def _to_own_changes(self, before: Catalog, segment: Segment, following: FollowedTables) -> FollowedTables:
@@ -293,51 +297,41 @@ class Run:
         last, now, room = self._log.newest.block, segment.cut.catalog, log_windows.WINDOW_BYTES
         held = following.held(now)
         while held:
-            upto = show_position(min(self._log.position + room, segment.end))
-            wanted = following.holding(held, now)
+            both = following.holding(held, now)
             mixed = replace(segment, cut=replace(segment.cut, catalog=now.with_tables(before, held)))
-            block = uuid.uuid4().hex
-            (window,) = self._read([WindowTask(block, upto)], before, mixed, wanted) or (None,)
-            touching = next((each for each in window.defined if touched_tables(each, held)), None) if window else None
+            block, window, touching = self._read_to_definition(
+                room, before, mixed, both, lambda definition: bool(touched_tables(definition, held))
+            )
             if touching is not None and parse_position(touching.position) <= self._log.position:
                 gone = touched_tables(touching, held)
                 held = {oid: entry for oid, entry in held.items() if oid not in gone}
                 continue
-            if touching is not None:
-                block = uuid.uuid4().hex
-                (window,) = self._read([WindowTask(block, touching.position)], before, mixed, wanted) or (None,)
             if window is None or window.uncertain or parse_position(window.to_position) >= segment.end:
                 break
-            self._log.archive(block, window, segment, last, wanted, None)
+            self._log.archive(block, window, segment, last, both, None)
             following = replace(following, born=())
             room = log_windows.next_room(room, window, None)
         return following
 
-    def _commit_unchanged(
-        self, upto: str, segment: Segment, unchanged: Segment, following: FollowedTables
-    ) -> FinishedWindow | None:
-        """Archive a window, up to its first change of a definition.
+    def _read_to_definition(
+        self,
+        room: int,
+        before: Catalog,
+        segment: Segment,
+        following: FollowedTables,
+        matters: Callable[[SeenDefinition], bool],
+    ) -> tuple[str, FinishedWindow | None, SeenDefinition | None]:
+        """Read a window, at most up to the first changed definition that matters; return its block, it, and that.
 
-        :param unchanged: the same segment with the objects of its beginning.
-        :return: None where nothing of this kind is to follow.
+        Where that one begins the window, all of it is read; None for the window: it could not be read.
         """
-        at, block, last = self._log.position, uuid.uuid4().hex, self._log.newest.block
-        (window,) = self._read([WindowTask(block, upto)], unchanged.cut.catalog, unchanged, following) or (None,)
-        defined = window.defined if window else ()
-        if window and defined and parse_position(defined[0].position) > at:
+        block, upto = uuid.uuid4().hex, show_position(min(self._log.position + room, segment.end))
+        (window,) = self._read([WindowTask(block, upto)], before, segment, following) or (None,)
+        first = next(filter(matters, window.defined), None) if window else None
+        if first is not None and parse_position(first.position) > self._log.position:
             block = uuid.uuid4().hex
-            (window,) = self._read(
-                [WindowTask(block, defined[0].position)], unchanged.cut.catalog, unchanged, following
-            ) or (None,)
-        elif defined or (window and parse_position(window.to_position) >= segment.end):
-            return None
-        if window is None or window.uncertain:
-            return None
-        self._log.archive(block, window, segment, last, following, None)
-        return None if defined else window
-
-    def _next(self, end: int, room: int, block: str) -> list[WindowTask]:
-        return log_windows.cut_windows(self._log.position, end, room, block, self._at_once)
+            (window,) = self._read([WindowTask(block, first.position)], before, segment, following) or (None,)
+        return block, window, first
 
     def _read(
         self, tasks: Sequence[WindowTask], before: Catalog, segment: Segment, following: FollowedTables

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import threading
-from concurrent.futures import ThreadPoolExecutor
+import time
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,7 +20,6 @@ from holdfast.common.errors import HoldfastError, SparkEndedError, UsageError, s
 from holdfast.operations.job_process import DEFAULT_MASTER, LOCAL_VARIABLE, OF_WORKERS, WORKERS
 from sparkjobs.executors import WATCH_S, Tally, daemon, kubernetes, worker_facts
 from sparkjobs.executors.shipment import needs, out_of_reach, pack, ship
-from sparkjobs.executors.slots import MOST, ClusterSlots
 from sparkjobs.executors.spark_task import TallyParam, TaskFailure, import_modules, telling
 from sparkjobs.executors.survey import survey, wait_for_executors
 
@@ -65,6 +65,9 @@ _LACKS = (
     ),
 )
 """What Spark says of workers that cannot begin a task, and what they have then."""
+
+MOST = 256
+"""Tasks at a time, each of which a thread of the driver waits for."""
 
 RENEWALS = 3
 """How often a task is sent again that failed with credentials which were renewed since."""
@@ -264,6 +267,51 @@ class SparkExecutor:
                 self._context._jsc.stop()  # which ends with this process, whatever it is at
             SparkExecutor._last_stop = threading.Thread(target=stop, args=[self._context], name="stop", daemon=True)
             SparkExecutor._last_stop.start()
+
+
+class ClusterSlots:
+    """Slots that threads take one of, in no certain order.
+
+    :param count: looks how many there are; is asked once a second at most.
+    """
+
+    def __init__(self, count: Callable[[], int]) -> None:
+        self._count = count
+        self._counted = count()
+        self._when = time.monotonic()
+        self._taken = 0
+        self._is_closed = False
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Wait for a slot, and keep it for the block.
+
+        :raises CancelledError: the slots were closed.
+        """
+        with self._changed:
+            while not self._is_closed and self._taken >= self._there():
+                self._changed.wait(WATCH_S)
+            if self._is_closed:
+                raise CancelledError
+            self._taken += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken -= 1
+                self._changed.notify()
+
+    def close(self) -> None:
+        """Let no thread begin any more."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _there(self) -> int:
+        if time.monotonic() - self._when >= WATCH_S:
+            self._counted, self._when = self._count(), time.monotonic()
+        return self._counted
 
 
 def _renewing(
