@@ -63,11 +63,9 @@ def can_become(before: Table, now: Table) -> bool:
     """
     if before.columns == now.columns:
         return True
-    written, wanted = (
-        {field_id(field): field.type for field in schema_of(tuple(each for each in table.columns if not each.generated))}
-        for table in (before, now)
-    )
-    return all(can_convert(written.get(number, kind), kind) for number, kind in wanted.items())
+    schemas = (schema_of(tuple(each for each in table.columns if not each.generated)) for table in (before, now))
+    written, current = ({field_id(field): field.type for field in schema} for schema in schemas)
+    return all(can_convert(written.get(number, kind), kind) for number, kind in current.items())
 
 
 def _is_retyped(change: TableChange) -> bool:

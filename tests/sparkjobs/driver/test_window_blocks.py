@@ -43,7 +43,8 @@ LAST = make_block(position="0/100", at=NOON, whole=False).model_copy(
     update={"stream": STREAM.model_copy(update={"waiting": OLD_WAITING})}
 )
 SEGMENT = Segment(0x900, NOON + timedelta(hours=3), cut("new"), STREAM, since="0/80")
-FOLLOWING = FollowedTables({1: 11, 2: 20}, {"public.x": "why"}, (), (Born(oid=2, table_schema="public", name="b"),), (7,))
+BORN = Born(oid=2, table_schema="public", name="b")
+FOLLOWING = FollowedTables({1: 11, 2: 20}, {"public.x": "why"}, (), (BORN,), (7,))
 
 
 def window(**more: Any) -> FinishedWindow:
