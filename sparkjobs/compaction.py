@@ -48,22 +48,22 @@ _TASK_BYTES = 64 << 20
 """Of stored files that a task reads: small tables share one."""
 
 
-def compact(job: Job, wish: CompactionRequest) -> dict[str, Any]:
+def compact(job: Job, request: CompactionRequest) -> dict[str, Any]:
     """Join blocks of changes, consolidate on request, and return a summary.
 
     :raises RefusedError: the archive is of an older format, or the source that was named cannot be consolidated.
     """
     with job.lead_archive() as archive:
-        return _compact(job, archive, wish)
+        return _compact(job, archive, request)
 
 
-def _compact(job: Job, archive: Archive, wish: CompactionRequest) -> dict[str, Any]:
+def _compact(job: Job, archive: Archive, request: CompactionRequest) -> dict[str, Any]:
     check_format(archive)
     state = archive.settled()
-    sources = source_names(state) if wish.source is None else (only_source(state, wish.source),)
-    policy = CompactionPolicy.configured(wish.section)
-    groups = plan_compaction(state, policy, job.store.list(IDENTITY_KEY).now, source=wish.source)
-    behind = [source for source in sources if wish.consolidate and newest_cut(state, source)]
+    sources = source_names(state) if request.source is None else (only_source(state, request.source),)
+    policy = CompactionPolicy.configured(request.section)
+    groups = plan_compaction(state, policy, job.store.list(IDENTITY_KEY).now, source=request.source)
+    behind = [source for source in sources if request.consolidate and newest_cut(state, source)]
     if groups or behind:
         # Before the first commit: a job that hands itself over tells of nothing that it has done.
         job.claim(sum(group.size for group in groups) + sum(bytes_to_consolidate(state, source) for source in behind))
@@ -71,11 +71,11 @@ def _compact(job: Job, archive: Archive, wish: CompactionRequest) -> dict[str, A
     joined = [_join_group(job, archive, group) for group in groups]
     refused: dict[str, str] = {}
     snapshots: list[Placed] = []
-    for source in sources if wish.consolidate else ():
+    for source in sources if request.consolidate else ():
         try:
             made = _consolidate(job, archive, source)
         except RefusedError as error:
-            if wish.source is not None:
+            if request.source is not None:
                 raise
             refused[source] = str(error)
             job.say(str(error))
@@ -83,8 +83,8 @@ def _compact(job: Job, archive: Archive, wish: CompactionRequest) -> dict[str, A
         snapshots += [made] if made else []
     return {
         "commit": max((placed.number for placed in (*joined, *snapshots)), default=None),
-        "joined": [_told_group(group, placed) for group, placed in zip(groups, joined, strict=True)],
-        "consolidated": [_told_snapshot(placed) for placed in snapshots],
+        "joined": [_describe_group(group, placed) for group, placed in zip(groups, joined, strict=True)],
+        "consolidated": [_describe_snapshot(placed) for placed in snapshots],
         "not_consolidated": refused,
         "blocks_removed": sum(len(group.blocks) for group in groups),
         "rows": sum(placed.rows for placed in (*joined, *snapshots)),
@@ -93,7 +93,7 @@ def _compact(job: Job, archive: Archive, wish: CompactionRequest) -> dict[str, A
     }
 
 
-def _told_group(group: Group, placed: Placed) -> dict[str, Any]:
+def _describe_group(group: Group, placed: Placed) -> dict[str, Any]:
     return {
         "source": group.source,
         "commit": placed.number,
@@ -106,7 +106,7 @@ def _told_group(group: Group, placed: Placed) -> dict[str, Any]:
     }
 
 
-def _told_snapshot(placed: Placed) -> dict[str, Any]:
+def _describe_snapshot(placed: Placed) -> dict[str, Any]:
     return {
         "source": placed.source,
         "commit": placed.number,

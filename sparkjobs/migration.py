@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def run(job: Job, wish: MigrationRequest) -> dict[str, Any]:
-    return migrate(Archive.open(job.store), wish.to, check=job.check, fence=job.locks.fence)
+def run(job: Job, request: MigrationRequest) -> dict[str, Any]:
+    return migrate(Archive.open(job.store), request.to, check=job.check, fence=job.locks.fence)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

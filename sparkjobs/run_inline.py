@@ -18,7 +18,7 @@ def main() -> NoReturn:
     # numpy's library would start as many threads as there are cores, for nothing.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     code = 1
-    with suppress(BrokenPipeError):  # whoever read the words is gone
+    with suppress(BrokenPipeError):  # the reader of the words is gone
         code = _run(*sys.argv[1:])
         sys.stdout.flush()
         sys.stderr.flush()
@@ -31,7 +31,7 @@ def _run(application: str, *arguments: str) -> int:
         code: int = importlib.import_module(f"sparkjobs.{application}").main(arguments)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 1
-    except BaseException:  # noqa: BLE001 - whatever it is, the process ends as said above
+    except BaseException:  # noqa: BLE001 - the process ends as said above
         traceback.print_exc()
         return 1
     return code

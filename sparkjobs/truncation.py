@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
     from holdfast.archive.maintenance.truncation import TruncationPlan
 
-_TOLD = 100
+_SHOWN = 100
 """Lines of a plan, at most."""
 
 
-def run(job: Job, wish: TruncationRequest) -> dict[str, Any]:
-    rules = rules_of(wish)
-    if wish.dry_run:
-        plan = planned_truncation(Archive.open(job.store), wish)
-        lines = list(_told(plan))
+def run(job: Job, request: TruncationRequest) -> dict[str, Any]:
+    rules = rules_of(request)
+    if request.dry_run:
+        plan = planned_truncation(Archive.open(job.store), request)
+        lines = list(_lines(plan))
         left_out = (
-            [f"{len(lines) - _TOLD} lines more: 'holdfast truncate --dry-run' prints all"] if lines[_TOLD:] else []
+            [f"{len(lines) - _SHOWN} lines more: 'holdfast truncate --dry-run' prints all"] if lines[_SHOWN:] else []
         )
-        job.say(*lines[:_TOLD], *left_out)
+        job.say(*lines[:_SHOWN], *left_out)
         return {"keep": str(rules), "dry_run": True, "commit": None, **plan.summary()}
     with job.lead_archive() as archive, job.last_step():
         done = truncate(
-            archive, rules, check=job.check, fence=job.locks.fence, source=truncated(wish), min_chains=wish.min_chains
+            archive, rules, check=job.check, fence=job.locks.fence, source=truncated(request), min_chains=request.min_chains
         )
     return {"keep": str(rules), "dry_run": False, **done}
 
 
-def _told(plan: TruncationPlan) -> Iterator[str]:
+def _lines(plan: TruncationPlan) -> Iterator[str]:
     for source in plan.sources:
         for each in source.runs():
             span = f"{each['from']} to {each['to']}" if each["points"] > 1 else each["from"]

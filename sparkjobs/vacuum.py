@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def run(job: Job, wish: VacuumRequest) -> dict[str, Any]:
+def run(job: Job, request: VacuumRequest) -> dict[str, Any]:
     """Vacuum, or plan it in a dry run, and return a summary, with files that could not be deleted."""
-    with vacuum_permit(job.store, dry_run=wish.dry_run, coordination=job.coordination) as permit:
+    with vacuum_permit(job.store, dry_run=request.dry_run, coordination=job.coordination) as permit:
         done = vacuum(
             Archive.open(job.store),
             check=job.check,
             fence=job.locks.fence,
-            grace=wish.span,
-            orphans=wish.orphans,
-            dry_run=wish.dry_run,
+            grace=request.span,
+            orphans=request.orphans,
+            dry_run=request.dry_run,
             owner=Owner(),
             permit=permit,
         )

@@ -174,12 +174,12 @@ class Job:
             raise SparkNeededError(f"{step} is no small work")
         databases = [database_address(role) for role, variable in URL_VARIABLES.items() if variable in os.environ]
         self._executor.check_reach([self.store, *databases])
-        told = 0
+        passed = 0
 
         def watch(seen: Tally) -> None:
-            nonlocal told
-            if on_results and (found := seen.results[told:]):
-                told += len(found)
+            nonlocal passed
+            if on_results and (found := seen.results[passed:]):
+                passed += len(found)
                 on_results(found)
             self.progress(step, rows=seen.rows, size=seen.size, estimated_rows=estimated_rows)
 
@@ -289,7 +289,7 @@ def run_application(
 ) -> int:
     """Run an application's work and return its exit code; nothing but words goes to stderr.
 
-    :param unlocked: it only reads the archive, and was told to do so without locks.
+    :param unlocked: it only reads the archive, without locks.
     :param has_tasks: the driver does not do all by itself.
     """
     guard_last_resort()
@@ -310,7 +310,7 @@ def run_application(
     except SparkNeededError as error:
         _tell(f"holdfast: going over to Spark: {sentence(error)}")
         return HAND_OVER
-    except Exception as error:  # noqa: BLE001 - whatever it is, it becomes one sentence and an exit code
+    except Exception as error:  # noqa: BLE001 - it becomes one sentence and an exit code
         code = exit_code_of(error)
         _tell(f"holdfast {operation}: {sentence(error)}")
         return code
@@ -364,7 +364,7 @@ def end(code: int) -> NoReturn:
     Threads may still wait for a database or for Spark's end, and libraries that are torn down beneath them complain in
     the task's log; nothing is left to tidy up.
     """
-    with suppress(BrokenPipeError):  # whoever read the words is gone
+    with suppress(BrokenPipeError):  # the reader of the words is gone
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)
@@ -394,8 +394,8 @@ def _outages_explained() -> Iterator[None]:
         yield
     except Exception as error:
         url = next((os.environ[name] for name in URL_VARIABLES.values() if name in os.environ), "the database")
-        if (told := explained(error, url)) is not None:
-            raise told from error
+        if (cause := explained(error, url)) is not None:
+            raise cause from error
         raise
 
 

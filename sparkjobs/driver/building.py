@@ -56,7 +56,7 @@ _SESSIONS = max(2, os.cpu_count() or 2)
 
 _FOR_ITS_OWNER = "policies may hide rows from its owner, who may do more than own things: let that one fill it"
 _DEFAULT_PATH = '"$user", public'
-"""PostgreSQL's own, whatever the owner of the target's database has set: extensions write it down, and read it."""
+"""PostgreSQL's own, not what the owner of the target's database has set: extensions write it down, and read it."""
 
 _COMPARED = "compared with the archive"
 FILLED = "filled"

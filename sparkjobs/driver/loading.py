@@ -234,14 +234,14 @@ class Loading:
 
     def _put_aside(self, misfits: Collection[int]) -> None:
         """Start over with tables that do not take their rows, in staging tables."""
-        anew = self._with_same_root(misfits)
-        for label in dict.fromkeys(table.label for table in self.tables if table.oid in anew):
+        oids = self._with_same_root(misfits)
+        for label in dict.fromkeys(table.label for table in self.tables if table.oid in oids):
             self._job.say(f"{label} has conditions that rows break: these come together aside first")
-        self._set_aside(anew)
-        self._load([pair for pair in self.missing(self._steps()) if pair[0].oid in anew], ())
+        self._set_aside(oids)
+        self._load([pair for pair in self.missing(self._steps()) if pair[0].oid in oids], ())
 
     def _with_same_root(self, oids: Collection[int]) -> set[int]:
-        """Return the oids of all tables behind the same roots, where their rows cannot be told apart."""
+        """Return the oids of all tables behind the same roots, where their rows cannot be distinguished."""
         roots = {_place(table) for table in self.tables if table.oid in oids}
         return {table.oid for table in self.tables if _place(table) in roots}
 

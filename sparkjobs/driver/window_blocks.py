@@ -110,7 +110,7 @@ def summary_of(committed: Sequence[Placed], to_begin: Mapping[str, str], *, seco
     blocks = [placed.block for placed in committed]
     last = max(committed, key=lambda each: (each.number, each.block.kind == "changes"))
     waiting = last.block.stream.waiting if last.block.stream else {}
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "commit": last.number,
         **summary(last.block),
         "kind": "changes",
@@ -122,5 +122,5 @@ def summary_of(committed: Sequence[Placed], to_begin: Mapping[str, str], *, seco
         "waiting": [each.model_dump(mode="json") for each in waiting.values()],
     }
     if begun := [table.label for block in blocks if block.supplement for table in block.tables]:
-        return {**told, "begun": begun}
-    return {**told, "to_begin": dict(to_begin)}
+        return {**result, "begun": begun}
+    return {**result, "to_begin": dict(to_begin)}

@@ -36,7 +36,7 @@ _RAISED = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w+): (?!Traceback)(.+)", re.MULTILIN
 
 
 GUARDED = {"spark.authenticate": "true"}
-"""Tasks hold the database's password, and Spark's block service gives them to whoever connects. Run on one machine and
+"""Tasks hold the database's password, and Spark's block service gives them to all that connect. Run on one machine and
 on YARN, Spark makes a secret for each application, which is in memory alone; on Kubernetes it has to come from a file.
 
 Source: Spark manual, 'Spark Security', Authentication.
@@ -101,7 +101,7 @@ class SparkExecutor:
             if SparkExecutor._last_stop is not None:
                 SparkExecutor._last_stop.join()
             try:
-                SparkContext._ensure_initialized()  # else a SparkConf knows nothing of what spark-submit was told
+                SparkContext._ensure_initialized()  # else a SparkConf knows nothing of what spark-submit was given
                 conf = SparkConf().setAppName(f"holdfast {self._operation}").setAll([*GUARDED.items()])
                 if LOCAL_VARIABLE in os.environ and not _is_local(conf.get("spark.master")):
                     conf.setMaster(DEFAULT_MASTER)  # of a database that other machines cannot reach
@@ -116,7 +116,7 @@ class SparkExecutor:
             except (OSError, Py4JError, RuntimeError) as error:
                 if _UNGUARDED in str(error):
                     raise UsageError(
-                        "this Spark has no secret by which its processes know each other, and whoever reaches them "
+                        "this Spark has no secret by which its processes know each other, and all that reach them "
                         "could read the database's password: set spark.authenticate and spark.authenticate.secret in "
                         "the configuration of its masters, workers and drivers (a standalone cluster makes none itself)"
                     ) from error
@@ -148,7 +148,7 @@ class SparkExecutor:
         cores = self.cores
 
         def warm_up() -> None:
-            with suppress(Exception):  # whatever it is, the work itself will say it
+            with suppress(Exception):  # the work itself will say it
                 context.parallelize(range(cores), cores).foreachPartition(partial(import_modules, modules))
 
         threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
@@ -175,7 +175,7 @@ class SparkExecutor:
         return dict(self.context.getConf().getAll())
 
     def survey(self, question: Question | None) -> WorkerSurvey:
-        """Put a question to each executor of the cluster, whatever is installed there.
+        """Put a question to each executor of the cluster, also where no Holdfast is installed.
 
         :raises HoldfastError: there is no executor, or Python does not start there.
         """
@@ -264,7 +264,7 @@ class SparkExecutor:
 
         if self._context is not None:
             with suppress(Py4JError, OSError):
-                self._context._jsc.stop()  # which ends with this process, whatever it is at
+                self._context._jsc.stop()  # which ends with this process
             SparkExecutor._last_stop = threading.Thread(target=stop, args=[self._context], name="stop", daemon=True)
             SparkExecutor._last_stop.start()
 
@@ -344,8 +344,8 @@ def _raise_cause(seen: Tally, error: Exception | None) -> None:
         raise seen.failures[0]
     if isinstance(error, Py4JJavaError):
         for pattern, has in _LACKS:
-            if told := pattern.search(str(error)):
-                has = has.format(*told.groups())
+            if match := pattern.search(str(error)):
+                has = has.format(*match.groups())
                 raise UsageError(f"Spark's workers have {has} (docs/cluster.md)") from error
         raised = _RAISED.findall(str(error))
         failures = [said for kind, said in raised if kind == TaskFailure.__name__]
@@ -365,7 +365,7 @@ def _looking(look: Callable[[], None]) -> Iterator[None]:
     done = threading.Event()
 
     def loop() -> None:
-        look()  # the step is told even of a job that takes no time
+        look()  # the step is shown even of a job that takes no time
         while not done.wait(WATCH_S):
             look()
 

@@ -104,9 +104,9 @@ def survey(count: int, run: Callable[[int], Sequence[Mapping[str, Any]]]) -> Wor
     found = WorkerSurvey(count)
     for _ in range(ROUNDS):
         begun = time.time()
-        told = run(count)
+        answers = run(count)
         ended = time.time()
-        for each in told:
+        for each in answers:
             found.add(WorkerFacts(**each), begun, ended)
         if len(found.workers) >= count:
             break

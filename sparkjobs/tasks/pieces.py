@@ -105,7 +105,7 @@ class PieceReader:
     def __call__(self, pieces: Sequence[Piece], report: Reporter) -> Iterator[FinishedPiece]:
         """Read the pieces and yield each once the store has acknowledged its files."""
 
-        def told(found: Iterable[FinishedPiece]) -> Iterator[FinishedPiece]:
+        def reported(found: Iterable[FinishedPiece]) -> Iterator[FinishedPiece]:
             for piece in found:
                 for file in piece.files:
                     report(file.rows, file.size)
@@ -119,8 +119,8 @@ class PieceReader:
             for first in range(0, len(pieces), LOCKED_AT_ONCE):
                 some = pieces[first : first + LOCKED_AT_ONCE]
                 reader.take(list({each.table.oid: each.table for each in some}.values()))
-                yield from told(self._read(reader, some, behind))
-            yield from told(behind.settle())
+                yield from reported(self._read(reader, some, behind))
+            yield from reported(behind.settle())
 
     def _read(self, reader: SnapshotTableReader, pieces: Sequence[Piece], behind: _Behind) -> Iterator[FinishedPiece]:
         for group in alike(pieces):
@@ -231,8 +231,8 @@ class _Behind:
         first, *others = (
             piece.model_copy(update={"files": tuple(map(pack.part, piece.files))}) for piece in self._pieces
         )
-        told = first.model_copy(update={"packs": (pack.record,)})
-        return [told, *others], [self._pool.submit(self._write, pack.record.path, pack.body)]
+        first = first.model_copy(update={"packs": (pack.record,)})
+        return [first, *others], [self._pool.submit(self._write, pack.record.path, pack.body)]
 
     def _write(self, key: str, body: bytes | memoryview) -> None:
         with self._store.open_write(key) as file:

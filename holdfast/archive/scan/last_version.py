@@ -57,8 +57,8 @@ def find_newest(store: ObjectStore, history: TableHistory, memory_bytes: int) ->
     changes = Files(store, files)
     ids = {number + more for number in history.key for more in (0, EXACT_FIELD_IDS)} | {LSN, SEQ, OP, UNCHANGED}
     try:
-        told = all(found.add(part) for part in changes.read(ids=ids))
-        return Newest(store, history, key, changes, found.places, found.places.rows()) if told else None
+        is_enough = all(found.add(part) for part in changes.read(ids=ids))
+        return Newest(store, history, key, changes, found.places, found.places.rows()) if is_enough else None
     except OutOfRoomError:
         return None
 

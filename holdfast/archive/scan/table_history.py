@@ -1,6 +1,6 @@
 """History of one table: its snapshot, its changes and the columns of its rows at a position.
 
-Nothing here knows a kind of database: columns are told apart by their Parquet field ids, which are their numbers.
+Nothing here knows a kind of database: columns are distinguished by their Parquet field ids, which are their numbers.
 """
 
 from __future__ import annotations
