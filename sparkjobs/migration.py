@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def run(job: Job, request: MigrationRequest) -> dict[str, Any]:
+def migrate_archive(job: Job, request: MigrationRequest) -> dict[str, Any]:
     return migrate(Archive.open(job.store), request.to, check=job.check, fence=job.locks.fence)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run_request(MigrationRequest, run, arguments, has_tasks=False)
+    return run_request(MigrationRequest, migrate_archive, arguments, has_tasks=False)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ _SHOWN = 100
 """Lines of a plan, at most."""
 
 
-def run(job: Job, request: TruncationRequest) -> dict[str, Any]:
+def truncate_archive(job: Job, request: TruncationRequest) -> dict[str, Any]:
     rules = rules_of(request)
     if request.dry_run:
         plan = planned_truncation(Archive.open(job.store), request)
@@ -45,7 +45,7 @@ def _lines(plan: TruncationPlan) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run_request(TruncationRequest, run, arguments, has_tasks=False)
+    return run_request(TruncationRequest, truncate_archive, arguments, has_tasks=False)
 
 
 if __name__ == "__main__":

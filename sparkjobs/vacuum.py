@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def run(job: Job, request: VacuumRequest) -> dict[str, Any]:
+def vacuum_archive(job: Job, request: VacuumRequest) -> dict[str, Any]:
     """Vacuum, or plan it in a dry run, and return a summary, with files that could not be deleted."""
     with vacuum_permit(job.store, dry_run=request.dry_run, coordination=job.coordination) as permit:
         done = vacuum(
@@ -33,7 +33,7 @@ def run(job: Job, request: VacuumRequest) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run_request(VacuumRequest, run, arguments, has_tasks=False)
+    return run_request(VacuumRequest, vacuum_archive, arguments, has_tasks=False)
 
 
 if __name__ == "__main__":

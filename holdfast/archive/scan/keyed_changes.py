@@ -31,7 +31,7 @@ PARTIAL: Final = 2
 _INSERTS: Final = f"({INSERT}, {INSERT + PARTIAL})"
 
 
-class Touched:
+class KeyedChanges:
     """Changes of a keyed table, reduced to those that count.
 
     :param emptied: the order of the last change that emptied the table; what was before counts no more.

@@ -32,7 +32,7 @@ def alike(field: pa.Field, name: str) -> list[tuple[str, str]]:
     return [(name, sql_type(field.type))]
 
 
-class Balance:
+class KeylessChanges:
     """Changes of a keyless table, counted.
 
     :param emptied: the order of the last change that emptied the table; what was before counts no more.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.document import FileRecord
     from holdfast.archive.scan.change_files import FileRows
-    from holdfast.archive.scan.row_index import Places
+    from holdfast.archive.scan.row_index import RowIndex
     from holdfast.archive.scan.table_history import Share, TableHistory
     from holdfast.storage import ObjectStore
 
@@ -43,7 +43,7 @@ _WORK_OF_ROW: Final = 2
 """To give out a row of a change takes about twice as long as to read a change."""
 
 
-def find_newest(store: ObjectStore, history: TableHistory, memory_bytes: int) -> Newest | None:
+def find_newest(store: ObjectStore, history: TableHistory, memory_bytes: int) -> LastVersions | None:
     """Read the keys of all changes up to the position; None where they are not enough to find the rows.
 
     :param memory_bytes: for the keys.
@@ -58,12 +58,12 @@ def find_newest(store: ObjectStore, history: TableHistory, memory_bytes: int) ->
     ids = {number + more for number in history.key for more in (0, EXACT_FIELD_IDS)} | {LSN, SEQ, OP, UNCHANGED}
     try:
         is_enough = all(found.add(part) for part in changes.read(ids=ids))
-        return Newest(store, history, key, changes, found.places, found.places.rows()) if is_enough else None
+        return LastVersions(store, history, key, changes, found.places, found.places.rows()) if is_enough else None
     except OutOfRoomError:
         return None
 
 
-def _room_for(files: list[FileRecord], memory_bytes: int) -> Places:
+def _room_for(files: list[FileRecord], memory_bytes: int) -> RowIndex:
     ranges = [file.key_range for file in files if file.rows]
     known = [(int(each[0]), int(each[1])) for each in ranges if each is not None]
     if known and len(known) == len(ranges):
@@ -74,7 +74,7 @@ def _room_for(files: list[FileRecord], memory_bytes: int) -> Places:
 
 
 class _Last:
-    def __init__(self, history: TableHistory, key: pa.Schema, places: Places) -> None:
+    def __init__(self, history: TableHistory, key: pa.Schema, places: RowIndex) -> None:
         self.places = places
         self._history = history
         self._shaper = Shaper(key, {})
@@ -168,7 +168,7 @@ def _numbers(key: pa.Array) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class Newest:
+class LastVersions:
     """Rows at the position.
 
     :param places: of the keys that changes have.
@@ -179,7 +179,7 @@ class Newest:
     history: TableHistory
     key: pa.Schema
     changes: Files
-    places: Places
+    places: RowIndex
     rows: NDArray[np.int32]
 
     def batches(self, share: Share) -> Iterator[pa.RecordBatch]:

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from holdfast.archive.scan.change_files import Files, Shaper
 from holdfast.archive.scan.engine import apart
-from holdfast.archive.scan.keyed_changes import Touched
-from holdfast.archive.scan.keyless import Balance
+from holdfast.archive.scan.keyed_changes import KeyedChanges
+from holdfast.archive.scan.keyless import KeylessChanges
 from holdfast.common.field_ids import COUNT, OP, UNCHANGED, field_id, numbered, with_extra
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _truncation(schema: pa.Schema) -> pa.RecordBatch:
 
 def _keyless(connection: DuckDBPyConnection, history: TableHistory, changes: Files) -> Iterator[pa.RecordBatch]:
     schema = net_schema(history)
-    balance = Balance(connection, history)
+    balance = KeylessChanges(connection, history)
     balance.load(changes)
     balance.settle()
     if balance.emptied is not None:
@@ -183,7 +183,7 @@ class _Keyed:
         self._changes = changes
         self._folder = folder
         self._schema = net_schema(history)
-        self._touched = Touched(connection, history)
+        self._touched = KeyedChanges(connection, history)
         self._shelves: dict[int, Shelf] = {}
 
     def batches(self) -> Iterator[pa.RecordBatch]:

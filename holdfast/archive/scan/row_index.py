@@ -28,7 +28,7 @@ class OutOfRoomError(Exception):
     """More keys than memory allows, or keys outside the range given."""
 
 
-class Places(Protocol):
+class RowIndex(Protocol):
     def put(self, keys: NDArray[np.int64], places: NDArray[np.int32]) -> None:
         """Add changes that are later than all others of their keys; of equal keys the last one counts.
 
