@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from holdfast.archive import Archive, Change
+from holdfast.archive import Change
 from holdfast.archive.format.block import summary
-from holdfast.common.errors import RefusedError
 from holdfast.operations.backup_decision import Decision
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.postgresql.snapshot.obstacles import choice_obstacles, refuse
@@ -18,7 +17,7 @@ from sparkjobs.driver.snapshot_reader import NO_LIMITS, Limits, SnapshotReader, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.archive.format.block import Block, Stream
+    from holdfast.archive.format.block import Stream
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.state import State
     from holdfast.postgresql.catalog.catalog import Catalog
@@ -78,22 +77,13 @@ def back_up_snapshot(
     stream = joined_stream(archive.state, source, decision, reader.snapshot, reader.seen())
     job.log.progress("committing")
     block = reader.describe(found, stream, gap=decision.gap)
-    return _result(job, _commit(job, archive, block, reader.block.begun.started_from))
+    change = Change(kind="backup", add=(block,), expected_ends={source: reader.block.begun.started_from})
+    with job.last_step():
+        return _result(job, job.commit(archive, lambda state: change, block.id))
 
 
 def _refuse(choice: Choice, catalog: Catalog, snapshot: Snapshot) -> None:
     refuse(choice_obstacles(catalog, choice.of(catalog), standby=snapshot.standby))
-
-
-def _commit(job: Job, archive: Archive, block: Block, started_from: str | None) -> Placed:
-    change = Change(kind="backup", add=(block,), expected_ends={block.source.name: started_from})
-    with job.last_step():
-        try:
-            archive.add(lambda state: change, check=job.check, fence=job.locks.fence)
-        except RefusedError:
-            if block.id not in archive.state.blocks:  # the last request of a driver that was killed may come late
-                raise
-    return archive.state.blocks[block.id]
 
 
 def _result(job: Job, placed: Placed) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from sparkjobs.tasks.packing import pack
 from sparkjobs.tasks.table_records import table_record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.archive import Archive
     from holdfast.archive.format.block import Block, Transactions
@@ -152,14 +152,9 @@ def _join_lists(job: Job, group: Group, folder: str) -> Transactions | None:
     return join_transactions(group, found[0] if found else None)
 
 
-def _commit(job: Job, archive: Archive, block: Block, plan: Any) -> Placed:
+def _commit(job: Job, archive: Archive, block: Block, plan: Callable[[State], Change]) -> Placed:
     job.log.progress("committing", rows=block.rows, size=block.size)
-    try:
-        archive.add(plan, check=job.check, fence=job.locks.fence)
-    except RefusedError:
-        if block.id not in archive.state.blocks:  # an answer that was lost: the commit is there
-            raise
-    return archive.state.blocks[block.id]
+    return job.commit(archive, plan, block.id)
 
 
 def _consolidate(job: Job, archive: Archive, source: str) -> Placed | None:

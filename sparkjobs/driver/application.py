@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from holdfast.archive.format.runs import RunLog
 from holdfast.archive.locks import AttachedLocks, attach
 from holdfast.common.cleanup import cleanup
-from holdfast.common.errors import HoldfastError, SparkNeededError, UsageError, exit_code_of, sentence
+from holdfast.common.errors import HoldfastError, RefusedError, SparkNeededError, UsageError, exit_code_of, sentence
 from holdfast.operations.executor_choice import HAND_OVER, INLINE_STORED_BYTES, JOB_VARIABLE
 from holdfast.operations.job_process import (
     LOCAL_VARIABLE,
@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType
 
-    from holdfast.archive import Archive
+    from holdfast.archive import Archive, Change
+    from holdfast.archive.format.block_ref import Placed
+    from holdfast.archive.format.state import State
     from holdfast.replication.log.settings import QuorumRequest
     from holdfast.storage import ObjectStore
     from sparkjobs.executors import Executor, Tally, Work
@@ -134,6 +136,19 @@ class Job:
             self.store, check=self.check, wait=self.wait, coordination=self.coordination
         ) as self._added_to:
             yield self._added_to
+
+    def commit(self, archive: Archive, plan: Callable[[State], Change], block: str) -> Placed:
+        """Make a commit that adds a block, and return the block's place.
+
+        :raises RefusedError: the plan is refused, and no earlier request has made it: its answer may have been lost,
+            and the last request of a driver that was killed may come late.
+        """
+        try:
+            archive.add(plan, check=self.check, fence=self.locks.fence)
+        except RefusedError:
+            if block not in archive.state.blocks:
+                raise
+        return archive.state.blocks[block]
 
     def not_asked(self) -> dict[str, Any]:
         """Return what the result says of other replicas that could not be asked; nothing without replicas."""

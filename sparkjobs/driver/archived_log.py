@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.archive import Archive, Change
 from holdfast.archive.history.coverage import blocks_of, chains, stream_tip, to_of
-from holdfast.common.errors import HoldfastError, RefusedError
+from holdfast.common.errors import HoldfastError
 from holdfast.common.lsn import parse_position, show_position
 from holdfast.common.words import named
 from holdfast.operations.marks import tell_apart
@@ -158,12 +158,7 @@ class ArchivedLog:
 
     def _add(self, *blocks: Block) -> None:
         change = Change(kind="backup", add=blocks)
-        try:
-            self._archive.add(lambda state: change, check=self._job.check, fence=self._job.locks.fence)
-        except RefusedError:
-            # The last request of a driver that was killed may come late.
-            if blocks[0].id not in self._archive.state.blocks:
-                raise
+        self._job.commit(self._archive, lambda state: change, blocks[0].id)
         self._done += [each for each in blocks if each.kind == "changes"]
 
     def let_go(self) -> None:

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import HoldfastError, sentence
 from locking.store import StoreError
-from sparkjobs.executors import WATCH_S, Tally, closing_generator
+from sparkjobs.executors import WATCH_S, Executor, Tally, closing_generator
 from sparkjobs.executors.survey import survey
 from sparkjobs.executors.worker_facts import facts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from holdfast.postgresql.connection.address import Address
-    from holdfast.storage import ObjectStore
     from sparkjobs.executors import Work
     from sparkjobs.executors.survey import Question, WorkerSurvey
 
@@ -86,8 +84,10 @@ class _Running:
         return found
 
 
-class InlineExecutor:
+class InlineExecutor(Executor):
     """Executor that runs each task in a thread of this process; the thread that waits can be interrupted.
+
+    Tasks that are cancelled end at their next step, or with this process.
 
     :param cores: tasks at a time.
     :param bounded: only small work may run in it.
@@ -104,18 +104,6 @@ class InlineExecutor:
     @property
     def is_bounded(self) -> bool:
         return self._bounded
-
-    def check_reach(self, things: Sequence[ObjectStore | Address]) -> None:
-        """Do nothing: tasks run where the driver has opened all of it."""
-
-    def prepare(self) -> None:
-        """Do nothing: there is nothing to wait for."""
-
-    def start(self, modules: Sequence[str]) -> None:
-        """Do nothing: the first task imports its modules."""
-
-    def settings(self) -> Mapping[str, str]:
-        return {}
 
     def survey(self, question: Question | None) -> WorkerSurvey:
         more = {} if question is None else {"answers": list(question([None]))}
@@ -152,6 +140,3 @@ class InlineExecutor:
         finally:
             running.is_cancelled = True
         return [result for each in begun for result in each.result()]
-
-    def stop(self) -> None:
-        """Do nothing: tasks that are cancelled end at their next step, or with this process."""

@@ -18,7 +18,7 @@ import holdfast
 from holdfast.common.cleanup import cleanup
 from holdfast.common.errors import HoldfastError, SparkEndedError, UsageError, sentence
 from holdfast.operations.job_process import DEFAULT_MASTER, LOCAL_VARIABLE, OF_WORKERS, WORKERS
-from sparkjobs.executors import WATCH_S, Tally, daemon, kubernetes, worker_facts
+from sparkjobs.executors import WATCH_S, Executor, Tally, daemon, kubernetes, worker_facts
 from sparkjobs.executors.shipment import needs, out_of_reach, pack, ship
 from sparkjobs.executors.spark_task import TallyParam, TaskFailure, import_modules, telling
 from sparkjobs.executors.survey import survey, wait_for_executors
@@ -75,7 +75,7 @@ RENEWALS = 3
 _UNGUARDED = "A secret key must be specified via the spark.authenticate.secret config"
 
 
-class SparkExecutor:
+class SparkExecutor(Executor):
     """Executor that runs each task as one of Spark's, which the first use of its context starts.
 
     :param operation: is the application's name.
@@ -126,10 +126,6 @@ class SparkExecutor:
     @property
     def cores(self) -> int:
         return int(self.context.defaultParallelism)
-
-    @property
-    def is_bounded(self) -> bool:
-        return False
 
     def prepare(self) -> None:
         """Begin the imports of workers on this machine, before Spark starts.
