@@ -138,7 +138,7 @@ def _parquet_problem(record: FileRecord, body: bytes | memoryview) -> Problem | 
     """Return the problem of a Parquet file that has the bytes that were written, or None."""
     import pyarrow as pa  # sizes, names and checksums are looked at without it
 
-    from holdfast.archive.files.bounded_parquet import open_parquet
+    from holdfast.archive.files.blocks import open_parquet
 
     try:
         file = open_parquet(body, record.path)

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.archive.files.blocks import decode_groups, read_groups
-from holdfast.archive.files.bounded_parquet import GROUP_BYTES, open_parquet
+from holdfast.archive.files.blocks import GROUP_BYTES, decode_groups, open_parquet, read_groups
 from holdfast.archive.files.data_files import read_file
 from holdfast.archive.scan.projection import Projection
 from holdfast.common.field_ids import LSN, OP, SEQ, field_id

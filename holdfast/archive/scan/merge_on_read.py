@@ -13,8 +13,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
-from holdfast.archive.files.blocks import read_batches, write_parquet
-from holdfast.archive.files.bounded_parquet import open_parquet
+from holdfast.archive.files.blocks import open_parquet, read_batches, write_parquet
 from holdfast.archive.files.data_files import check_footer, open_file
 from holdfast.archive.scan.change_files import Shaper
 from holdfast.archive.scan.engine import open_engine

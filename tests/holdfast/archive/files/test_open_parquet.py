@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from holdfast.archive.files import bounded_parquet
-from holdfast.archive.files.bounded_parquet import open_parquet
+from holdfast.archive.files import blocks
+from holdfast.archive.files.blocks import open_parquet
 from holdfast.common.errors import DamagedError
 
 
@@ -23,7 +23,7 @@ def written(table: pa.Table, **options: Any) -> bytes:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row groups have at most 1 MB."""
-    monkeypatch.setattr(bounded_parquet, "GROUP_BYTES", 900_000)
+    monkeypatch.setattr(blocks, "GROUP_BYTES", 900_000)
     monkeypatch.setenv("HOLDFAST_MAX_VALUE_BYTES", "100000")
 
 
