@@ -31,7 +31,12 @@ def truncate_archive(job: Job, request: TruncationRequest) -> dict[str, Any]:
         return {"keep": str(rules), "dry_run": True, "commit": None, **plan.summary()}
     with job.lead_archive() as archive, job.last_step():
         done = truncate(
-            archive, rules, check=job.check, fence=job.locks.fence, source=truncated(request), min_chains=request.min_chains
+            archive,
+            rules,
+            check=job.check,
+            fence=job.locks.fence,
+            source=truncated(request),
+            min_chains=request.min_chains,
         )
     return {"keep": str(rules), "dry_run": False, **done}
 

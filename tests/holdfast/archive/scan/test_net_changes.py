@@ -182,7 +182,7 @@ def test_changes_that_lack_what_they_build_on_are_damage(
     store = open_store(str(tmp_path / "archive"))
     base = write_base(store, [], files=1)
     seqs = [4, 5] if changes[0][0] == "D" else [2, 4, 6]  # the halves of a move follow each other
-    lost = [Change(0, 1000, seq, kind, row, unchanged) for seq, (kind, row, unchanged) in zip(seqs, changes, strict=False)]
+    lost = [Change(0, 1000, seq, *change) for seq, change in zip(seqs, changes, strict=False)]
     records = write_changes(store, lost, block_of=9, file_of=9, key=KEY)
     (spill := tmp_path / "spill").mkdir()
     with pytest.raises(DamagedError, match=r"shop\.orders"):

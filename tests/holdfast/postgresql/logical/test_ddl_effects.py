@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from holdfast.postgresql.catalog.columns import Column
-from holdfast.postgresql.logical.ddl_effects import EFFECTS, OF_THEIR_OWN, REASONS, UNCERTAIN, UNLOGGED, DdlEffect, can_become
+from holdfast.postgresql.logical.ddl_effects import (
+    EFFECTS,
+    OF_THEIR_OWN,
+    REASONS,
+    UNCERTAIN,
+    UNLOGGED,
+    DdlEffect,
+    can_become,
+)
 from tests.support.archives.evolving import ID, PRICE, WORD, column, table
 
 ROOT = Path(__file__).parents[4]
