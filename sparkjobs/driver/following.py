@@ -26,12 +26,11 @@ from holdfast.postgresql.logical import stream as streams
 from holdfast.replication.work.replica_backup import until_kept
 from sparkjobs.driver import log_windows
 from sparkjobs.driver.application import Job, database_address
-from sparkjobs.driver.archived_log import NO_STREAM, ArchivedLog
+from sparkjobs.driver.archived_log import NO_STREAM, ArchivedLog, summary_of
 from sparkjobs.driver.followed_tables import FollowedTables, followed_tables, touched_tables
 from sparkjobs.driver.segments import Segment, known_cut, mark_segment, read_now, snapshot_segment
 from sparkjobs.driver.snapshot_reader import NO_LIMITS, Limits, SnapshotReader
 from sparkjobs.driver.start_over import as_waiting, end_of_segment, startable, tables_to_restart
-from sparkjobs.driver.window_blocks import summary_of
 from sparkjobs.tasks.changes import ChangeReader, WindowTask
 
 if TYPE_CHECKING:
