@@ -359,7 +359,7 @@ def decode_groups(
     for number, rows in enumerate(sizes):
         start, end = end, end + rows
         if wanted(start, end):
-            group = file.read_row_group(number, columns=columns, use_threads=record.size > _THREADS_FROM)
-            for batch in group.to_batches():
+            threads = record.size > _THREADS_FROM
+            for batch in file.read_row_group(number, columns=columns, use_threads=threads).to_batches():
                 yield start, batch
                 start += batch.num_rows

@@ -127,11 +127,15 @@ def check_footer(store: ReadableStore, record: FileRecord) -> bytes:
 
     :raises DamagedError: as `read_file` does.
     """
+    end = (record.offset or 0) + record.size
     if record.footer is None:
-        return read_file(store, record)
+        check_file(store, record)
+        with _there(store, record), store.open_read(record.key) as file:
+            length = int.from_bytes(read_range(file, end - 8, 4), "little") + 8
+            return read_range(file, end - length, length)
     size, _, sha256 = record.footer.partition(":")
     with _there(store, record), store.open_read(record.key) as file:
-        body = read_range(file, (record.offset or 0) + record.size - int(size), int(size))
+        body = read_range(file, end - int(size), int(size))
     if len(body) != int(size) or hashlib.sha256(body).hexdigest() != sha256:
         raise DamagedError(f"{record.path} in {store.url} is damaged: its footer is not what was written: {REMEDY}")
     return body
