@@ -92,12 +92,12 @@ class ClusterFindings:
         yield _disk(facts)
         yield _folder(facts)
         for what, survey in (each for each in self._surveys if each[0]):
-            if (facts := survey.workers.get(key)) is None:
+            if (reply := survey.workers.get(key)) is None:
                 yield DoctorFinding(what, "was not asked", "this executor came or went meanwhile: try again")
-            elif facts.error:
-                yield DoctorFinding(what, "could not be tried", facts.error)
+            elif reply.error:
+                yield DoctorFinding(what, "could not be tried", reply.error)
             else:
-                yield from facts.answers or ()  # a worker of another release is not asked
+                yield from reply.answers or ()  # a worker of another release is not asked
         clocks = [survey.clocks[key] for _, survey in self._surveys if key in survey.clocks]
         yield clock("clock", *min(clocks, key=lambda each: each[1]), other="this machine's")
 

@@ -83,9 +83,7 @@ def touched_tables(change: SeenDefinition, tables: Collection[int]) -> set[int]:
     return {oid for catalog, oid in change.objects if catalog in (PG_CLASS, PG_ATTRIBUTE) and oid in tables}
 
 
-def followed_tables(
-    segment: Segment, was: dict[int, int], before: Catalog, *, begins: bool = False
-) -> FollowedTables:
+def followed_tables(segment: Segment, was: dict[int, int], before: Catalog, *, begins: bool = False) -> FollowedTables:
     """Return the tables that a segment continues to follow without a gap.
 
     :param was: those of which everything before it is archived, each with its entry in the publication.

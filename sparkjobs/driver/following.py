@@ -34,7 +34,7 @@ from sparkjobs.driver.start_over import as_waiting, end_of_segment, startable, t
 from sparkjobs.tasks.changes import ChangeReader, WindowTask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from holdfast.archive import Archive
     from holdfast.archive.format.block import Block, Stream, WaitingTable
@@ -275,9 +275,7 @@ class Run:
         room, definition = log_windows.WINDOW_BYTES, None
         while definition is None:
             at, last = self._log.position, self._log.newest.block
-            block, window, definition = self._read_to_definition(
-                room, unchanged.cut.catalog, unchanged, until, lambda definition: True
-            )
+            block, window, definition = self._read_to_definition(room, unchanged.cut.catalog, unchanged, until)
             if window is None or window.uncertain or (definition and parse_position(definition.position) <= at):
                 return
             if definition is None and parse_position(window.to_position) >= segment.end:
@@ -298,9 +296,7 @@ class Run:
         while held:
             both = following.holding(held, now)
             mixed = replace(segment, cut=replace(segment.cut, catalog=now.with_tables(before, held)))
-            block, window, touching = self._read_to_definition(
-                room, before, mixed, both, lambda definition: bool(touched_tables(definition, held))
-            )
+            block, window, touching = self._read_to_definition(room, before, mixed, both, held)
             if touching is not None and parse_position(touching.position) <= self._log.position:
                 gone = touched_tables(touching, held)
                 held = {oid: entry for oid, entry in held.items() if oid not in gone}
@@ -318,15 +314,18 @@ class Run:
         before: Catalog,
         segment: Segment,
         following: FollowedTables,
-        matters: Callable[[SeenDefinition], bool],
+        touched: Collection[int] | None = None,
     ) -> tuple[str, FinishedWindow | None, SeenDefinition | None]:
-        """Read a window, at most up to the first changed definition that matters; return its block, it, and that.
+        """Read a window, at most up to the first changed definition; return its block, it, and that definition.
 
         Where that one begins the window, all of it is read; None for the window: it could not be read.
+
+        :param touched: only definitions that may touch these tables end the window; None: all do.
         """
         block, upto = uuid.uuid4().hex, show_position(min(self._log.position + room, segment.end))
         (window,) = self._read([WindowTask(block, upto)], before, segment, following) or (None,)
-        first = next(filter(matters, window.defined), None) if window else None
+        defined = window.defined if window else ()
+        first = next((each for each in defined if touched is None or touched_tables(each, touched)), None)
         if first is not None and parse_position(first.position) > self._log.position:
             block = uuid.uuid4().hex
             (window,) = self._read([WindowTask(block, first.position)], before, segment, following) or (None,)

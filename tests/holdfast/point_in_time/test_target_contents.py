@@ -22,7 +22,6 @@ from holdfast.point_in_time.target_contents import (
     sequences_to_json,
 )
 from holdfast.postgresql.catalog.catalog import Catalog
-from holdfast.postgresql.catalog.columns import Column
 from holdfast.postgresql.catalog.extension_rows import Configuration
 from holdfast.postgresql.catalog.sequences import SequenceBetween, SequenceValue
 from holdfast.postgresql.catalog.table import Table

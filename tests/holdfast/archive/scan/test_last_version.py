@@ -18,8 +18,7 @@ from holdfast.archive.scan.last_version import LastVersions, find_newest
 from holdfast.archive.scan.merge import EVERYTHING, Merge, split_keys
 from holdfast.archive.scan.merge_on_read import as_of
 from holdfast.archive.scan.row_index import Slots, Sorted
-from holdfast.archive.scan.table_history import Share
-from holdfast.archive.scan.table_history import TableHistory
+from holdfast.archive.scan.table_history import Share, TableHistory
 from holdfast.common.errors import DamagedError
 from holdfast.storage import ObjectStore, open_store
 from tests.support.archives.histories import Change, Row, history_of, write_base, write_changes
