@@ -45,7 +45,7 @@ _LOG = line_logger(__name__)
 
 @dataclass(frozen=True)
 class ArchivedTable:
-    """A table at a recovery target, with all that a process needs to read it.
+    """Table at a recovery target, with all that a process needs to read it.
 
     :param label: `schema.name`.
     :param position: what of the source's log is in it.
@@ -145,7 +145,7 @@ def table_at(
 ) -> pa.RecordBatchReader:
     """Return a table's rows at a recovery target, to be read once.
 
-    `find_table` documents the parameters and errors. The locks of a reader are held from the first batch to the last.
+    `find_table` documents parameters and errors. A reader's locks are held from the first batch to the last.
     """
     found = find_table(
         url, table, at=at, source=source, schema=schema, consistency=consistency, coordination=coordination
@@ -156,7 +156,6 @@ def table_at(
 
 
 def _plain(field: pa.Field) -> pa.Field:
-    """Return a field without the metadata that only files need."""
     return pa.field(field.name, field.type)
 
 

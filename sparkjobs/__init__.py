@@ -10,10 +10,9 @@ from pathlib import Path
 
 
 def _leave_the_zip() -> None:
-    """Take an installed PySpark from its folder instead of the zip that lies in it.
+    """Take an installed PySpark from its folder instead of the zip in it, which spark-submit puts first.
 
-    spark-submit and Spark's workers put the zip first. It is the same PySpark without bytecode, which each process
-    would compile anew: over half a second of each start.
+    It is the same PySpark without bytecode, which each process would compile: over half a second of each start.
     """
     for place in [path for path in sys.path if path.endswith("/pyspark/python/lib/pyspark.zip")]:
         package = Path(place).parents[2]

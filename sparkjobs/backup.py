@@ -1,9 +1,4 @@
-"""Application that backs up a PostgreSQL database.
-
-A full backup is one snapshot, many tasks and one commit. Each task streams Arrow batches from the source to Parquet on
-the store and returns only file records. The process that started this one holds the snapshot; so a driver that takes
-the place of one that was killed goes on from the pieces that the run's records say are finished.
-"""
+"""Application that backs up a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -11,9 +6,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from holdfast.archive import Archive, Change
+from holdfast.archive import Change
 from holdfast.archive.format.block import summary
-from holdfast.common.errors import RefusedError
 from holdfast.operations.backup_decision import Decision
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.postgresql.snapshot.obstacles import choice_obstacles, refuse
@@ -23,7 +17,7 @@ from sparkjobs.driver.snapshot_reader import NO_LIMITS, Limits, SnapshotReader, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.archive.format.block import Block, Stream
+    from holdfast.archive.format.block import Stream
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.state import State
     from holdfast.postgresql.catalog.catalog import Catalog
@@ -35,10 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Choice:
-    """Selection of the tables to back up.
-
-    These match a glob (none: all) and no exclusion.
-    """
+    """Tables to back up: those that match a glob (none: all) and no exclusion."""
 
     globs: Sequence[str] = ()
     exclude: Sequence[str] = ()
@@ -62,8 +53,6 @@ def back_up(
 ) -> dict[str, Any]:
     """Back up a source as its parent has decided, and return a summary.
 
-    After a killed job of the same run, only the rest is backed up.
-
     :param quorum_request: the quorum that it needs, which the parent waits for; None: none.
     """
     decision = Decision.given()
@@ -77,10 +66,7 @@ def back_up(
 def back_up_snapshot(
     job: Job, source: str, choice: Choice, limits: Limits, decision: Decision, quorum_request: QuorumRequest | None
 ) -> dict[str, Any]:
-    """Back up the tables in the snapshot that this job was given.
-
-    After a killed job of the same run, only the rest is read.
-    """
+    """Back up the tables in the snapshot that this job was given, or the rest after a killed job of its run."""
     archive = job.open_archive(quorum_request)
     placed = archive.state.of_run(job.run)
     if placed is not None and placed.block.kind == "snapshot":
@@ -91,22 +77,13 @@ def back_up_snapshot(
     stream = joined_stream(archive.state, source, decision, reader.snapshot, reader.seen())
     job.log.progress("committing")
     block = reader.describe(found, stream, gap=decision.gap)
-    return _result(job, _commit(job, archive, block, reader.block.begun.started_from))
+    change = Change(kind="backup", add=(block,), expected_ends={source: reader.block.begun.started_from})
+    with job.last_step():
+        return _result(job, job.commit(archive, lambda state: change, block.id))
 
 
 def _refuse(choice: Choice, catalog: Catalog, snapshot: Snapshot) -> None:
     refuse(choice_obstacles(catalog, choice.of(catalog), standby=snapshot.standby))
-
-
-def _commit(job: Job, archive: Archive, block: Block, started_from: str | None) -> Placed:
-    change = Change(kind="backup", add=(block,), expected_ends={block.source.name: started_from})
-    with job.last_step():
-        try:
-            archive.add(lambda state: change, check=job.check, fence=job.locks.fence)
-        except RefusedError:
-            if block.id not in archive.state.blocks:  # the last request of a driver that was killed may come late
-                raise
-    return archive.state.blocks[block.id]
 
 
 def _result(job: Job, placed: Placed) -> dict[str, Any]:
@@ -122,8 +99,8 @@ def _result(job: Job, placed: Placed) -> dict[str, Any]:
 def joined_stream(state: State, source: str, decision: Decision, snapshot: Snapshot, known: Seen) -> Stream | None:
     """Return the stream with changes that can be joined to a snapshot; None where there is none.
 
-    Of one that begins with the snapshot, changes are wanted from there on: those since its slot was made are in the
-    rows, and the next backup advances the slot past them. Until then the slot is behind what is archived.
+    Of one that begins with the snapshot, changes count from there on: those since its slot was made are in the rows,
+    and the next backup advances the slot past them. Until then the slot is behind what is archived.
 
     :param known: of the snapshot.
     """
@@ -142,7 +119,6 @@ def _back_up(job: Job, request: BackupRequest) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as an application."""
     return run_request(BackupRequest, _back_up, arguments)
 
 

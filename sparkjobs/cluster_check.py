@@ -72,7 +72,6 @@ def _store_clock(store: ObjectStore) -> Iterator[DoctorFinding]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as an application."""
     return run_request(ClusterCheckRequest, _check, arguments, unlocked=True)
 
 

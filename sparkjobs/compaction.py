@@ -1,9 +1,8 @@
 """Application that compacts an archive.
 
-It joins small blocks of changes into few, and makes full snapshots of older ones and the changes since. Tasks write new
-files and return their records; each group of blocks, and each snapshot, is one commit of the driver. A driver that was
-killed has committed some of them, which the next run finds as they are; of the one it was at, the files are written
-anew.
+It joins small blocks of changes into few, and makes full snapshots of older ones and the changes since. Each group of
+blocks, and each snapshot, is one commit of the driver. A driver that was killed has committed some of them, which the
+next run finds as they are; of the one it was at, the files are written again.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from sparkjobs.tasks.packing import pack
 from sparkjobs.tasks.table_records import table_record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.archive import Archive
     from holdfast.archive.format.block import Block, Transactions
@@ -49,22 +48,22 @@ _TASK_BYTES = 64 << 20
 """Of stored files that a task reads: small tables share one."""
 
 
-def compact(job: Job, wish: CompactionRequest) -> dict[str, Any]:
+def compact(job: Job, request: CompactionRequest) -> dict[str, Any]:
     """Join blocks of changes, consolidate on request, and return a summary.
 
     :raises RefusedError: the archive is of an older format, or the source that was named cannot be consolidated.
     """
     with job.lead_archive() as archive:
-        return _compact(job, archive, wish)
+        return _compact(job, archive, request)
 
 
-def _compact(job: Job, archive: Archive, wish: CompactionRequest) -> dict[str, Any]:
+def _compact(job: Job, archive: Archive, request: CompactionRequest) -> dict[str, Any]:
     check_format(archive)
     state = archive.settled()
-    sources = source_names(state) if wish.source is None else (only_source(state, wish.source),)
-    policy = CompactionPolicy.configured(wish.section)
-    groups = plan_compaction(state, policy, job.store.list(IDENTITY_KEY).now, source=wish.source)
-    behind = [source for source in sources if wish.consolidate and newest_cut(state, source)]
+    sources = source_names(state) if request.source is None else (only_source(state, request.source),)
+    policy = CompactionPolicy.configured(request.section)
+    groups = plan_compaction(state, policy, job.store.list(IDENTITY_KEY).now, source=request.source)
+    behind = [source for source in sources if request.consolidate and newest_cut(state, source)]
     if groups or behind:
         # Before the first commit: a job that hands itself over tells of nothing that it has done.
         job.claim(sum(group.size for group in groups) + sum(bytes_to_consolidate(state, source) for source in behind))
@@ -72,11 +71,11 @@ def _compact(job: Job, archive: Archive, wish: CompactionRequest) -> dict[str, A
     joined = [_join_group(job, archive, group) for group in groups]
     refused: dict[str, str] = {}
     snapshots: list[Placed] = []
-    for source in sources if wish.consolidate else ():
+    for source in sources if request.consolidate else ():
         try:
             made = _consolidate(job, archive, source)
         except RefusedError as error:
-            if wish.source is not None:
+            if request.source is not None:
                 raise
             refused[source] = str(error)
             job.say(str(error))
@@ -84,8 +83,8 @@ def _compact(job: Job, archive: Archive, wish: CompactionRequest) -> dict[str, A
         snapshots += [made] if made else []
     return {
         "commit": max((placed.number for placed in (*joined, *snapshots)), default=None),
-        "joined": [_told_group(group, placed) for group, placed in zip(groups, joined, strict=True)],
-        "consolidated": [_told_snapshot(placed) for placed in snapshots],
+        "joined": [_describe_group(group, placed) for group, placed in zip(groups, joined, strict=True)],
+        "consolidated": [_describe_snapshot(placed) for placed in snapshots],
         "not_consolidated": refused,
         "blocks_removed": sum(len(group.blocks) for group in groups),
         "rows": sum(placed.rows for placed in (*joined, *snapshots)),
@@ -94,7 +93,7 @@ def _compact(job: Job, archive: Archive, wish: CompactionRequest) -> dict[str, A
     }
 
 
-def _told_group(group: Group, placed: Placed) -> dict[str, Any]:
+def _describe_group(group: Group, placed: Placed) -> dict[str, Any]:
     return {
         "source": group.source,
         "commit": placed.number,
@@ -107,7 +106,7 @@ def _told_group(group: Group, placed: Placed) -> dict[str, Any]:
     }
 
 
-def _told_snapshot(placed: Placed) -> dict[str, Any]:
+def _describe_snapshot(placed: Placed) -> dict[str, Any]:
     return {
         "source": placed.source,
         "commit": placed.number,
@@ -120,7 +119,6 @@ def _told_snapshot(placed: Placed) -> dict[str, Any]:
 
 
 def _join_group(job: Job, archive: Archive, group: Group) -> Placed:
-    """Join the files of a group, and commit the block that replaces it."""
     identity = uuid.uuid4().hex
     job.log.progress("planning")
     runs = form_runs(group)
@@ -154,21 +152,13 @@ def _join_lists(job: Job, group: Group, folder: str) -> Transactions | None:
     return join_transactions(group, found[0] if found else None)
 
 
-def _commit(job: Job, archive: Archive, block: Block, plan: Any) -> Placed:
+def _commit(job: Job, archive: Archive, block: Block, plan: Callable[[State], Change]) -> Placed:
     job.log.progress("committing", rows=block.rows, size=block.size)
-    try:
-        archive.add(plan, check=job.check, fence=job.locks.fence)
-    except RefusedError:
-        if block.id not in archive.state.blocks:  # an answer that was lost: the commit is there
-            raise
-    return archive.state.blocks[block.id]
+    return job.commit(archive, plan, block.id)
 
 
 def _consolidate(job: Job, archive: Archive, source: str) -> Placed | None:
-    """Make a full snapshot at the newest position with a known schema.
-
-    Return None where no such position is newer than the last snapshot.
-    """
+    """Make a full snapshot at the newest position with a known schema; None where none is newer than the last."""
     state = archive.settled()
     ends = newest_cut(state, source)
     if ends is None:
@@ -214,9 +204,7 @@ def _consolidate(job: Job, archive: Archive, source: str) -> Placed | None:
 
 
 def _records(consolidation: Consolidation, made: Mapping[str, tuple[FileRecord, ...]]) -> list[TableRecord]:
-    """Return the records of a snapshot's tables.
-
-    An unchanged table has the files of the older snapshot.
+    """Return the records of a snapshot's tables; an unchanged one has the files of the older snapshot.
 
     :param made: the files that were written, by table.
     """
@@ -227,7 +215,6 @@ def _records(consolidation: Consolidation, made: Mapping[str, tuple[FileRecord, 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as an application."""
     return run_request(CompactionRequest, compact, arguments)
 
 

@@ -1,7 +1,4 @@
-"""Application that lifts an archive to a newer format.
-
-It reads commits only, so Spark itself is not started.
-"""
+"""Application that lifts an archive to a newer format; it reads commits only, without Spark."""
 
 from __future__ import annotations
 
@@ -16,14 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def run(job: Job, wish: MigrationRequest) -> dict[str, Any]:
-    """Migrate, and return a summary."""
-    return migrate(Archive.open(job.store), wish.to, check=job.check, fence=job.locks.fence)
+def migrate_archive(job: Job, request: MigrationRequest) -> dict[str, Any]:
+    return migrate(Archive.open(job.store), request.to, check=job.check, fence=job.locks.fence)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as an application."""
-    return run_request(MigrationRequest, run, arguments, has_tasks=False)
+    return run_request(MigrationRequest, migrate_archive, arguments, has_tasks=False)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """Application that restores a PostgreSQL database, or chosen tables of it.
 
-It restores the schema, the rows in parallel and the indexes; the rows are compared with the archive. Each Spark task
-checks a file's checksum and streams its rows into the target by COPY. Nothing counts as restored before row counts and
-content hashes of every table, computed by the target, equal the archive's.
+Nothing counts as restored before row counts and content hashes of every table, computed by the target, equal the
+archive's.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ if TYPE_CHECKING:
     from holdfast.archive.history.recovery_target import RecoveryTarget
 
 
-def restore(job: Job, wish: RestoreRequest) -> dict[str, Any]:
+def restore(job: Job, request: RestoreRequest) -> dict[str, Any]:
     """Restore, or plan it in a dry run, and return a summary."""
     started = time.monotonic()
-    opened = open_to_read(job.store, wish.consistency or "eventual", address=job.coordination)
-    name = only_source(opened.state, wish.source, wish.at)
-    moment = resolve(opened.state, job.store, name, wish.at, wish.schema_choice)
+    opened = open_to_read(job.store, request.consistency or "eventual", address=job.coordination)
+    name = only_source(opened.state, request.source, request.at)
+    moment = resolve(opened.state, job.store, name, request.at, request.schema_choice)
     if age := age_of_newest(opened.state, moment, datetime.now(UTC)):
         job.say(age)
-    reading = read_unlocked(job.store, moment, job.log.progress) if wish.no_lock else nullcontext()
+    reading = read_unlocked(job.store, moment, job.log.progress) if request.no_lock else nullcontext()
     with reading:
-        summary = {**_restore(job, wish, opened.archive, moment), "read_from": opened.describe()}
-    if wish.dry_run:
+        summary = {**_restore(job, request, opened.archive, moment), "read_from": opened.describe()}
+    if request.dry_run:
         return summary
     equal = not (moment.lost or moment.log_only or moment.unproved_names) and all(
         each["as_of"] for each in summary["stale"]
@@ -53,16 +52,16 @@ def restore(job: Job, wish: RestoreRequest) -> dict[str, Any]:
     return {**summary, "seconds": round(time.monotonic() - started, 3), "equal": equal}
 
 
-def _restore(job: Job, wish: RestoreRequest, archive: str, moment: RecoveryTarget) -> dict[str, Any]:
+def _restore(job: Job, request: RestoreRequest, archive: str, moment: RecoveryTarget) -> dict[str, Any]:
     address = without_event_triggers(database_address("target"))
     with load.hold_target(address) as session:
         job.say(*unsafe_readers(session.info.server_version))
         if warning := address.tls.warning():
             job.say(warning)
-        claim = _claim(wish, archive, moment, job.run)
-        restoring = Restoring(job, address, session, claim, moment, wish)
+        claim = _claim(request, archive, moment, job.run)
+        restoring = Restoring(job, address, session, claim, moment, request)
         summary = {**_summary(moment), "resumed": restoring.resumed()}
-        if wish.dry_run:
+        if request.dry_run:
             plan = restoring.plan
             described = {
                 **plan.describe(),
@@ -74,19 +73,15 @@ def _restore(job: Job, wish: RestoreRequest, archive: str, moment: RecoveryTarge
         return summary | restoring.run()
 
 
-def _claim(wish: RestoreRequest, archive: str, moment: RecoveryTarget, run: str) -> ledger.TargetClaim:
-    """Return the claim of a run on its target: tables, new names and recovery target.
-
-    :param archive: its id.
-    """
-    names = NameMaps.parse(wish.map)
+def _claim(request: RestoreRequest, archive: str, moment: RecoveryTarget, run: str) -> ledger.TargetClaim:
+    names = NameMaps.parse(request.map)
     maps = [f"{ident(old)}={ident(new)}" for old, new in names.schemas.items()]
     maps += [f"{qualified(*old)}={qualified(*new)}" for old, new in names.tables.items()]
-    tables, maps = sorted(set(wish.tables)), sorted(maps)
+    tables, maps = sorted(set(request.tables)), sorted(maps)
     position = "" if moment.is_snapshot else show_position(moment.position)
     full = moment.full.block.id
     return ledger.TargetClaim(
-        archive, full, tuple(tables), tuple(maps), moment.commit, run, position, is_data_only=wish.data_only
+        archive, full, tuple(tables), tuple(maps), moment.commit, run, position, is_data_only=request.data_only
     )
 
 
@@ -124,7 +119,6 @@ def _stored(moment: RecoveryTarget) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as an application."""
     return run_request(RestoreRequest, restore, arguments)
 
 

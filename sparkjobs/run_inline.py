@@ -50,7 +50,7 @@ def _run(application: str, *arguments: str) -> int:
         code: int = importlib.import_module(f"sparkjobs.{application}").main(arguments)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 1
-    except BaseException:  # noqa: BLE001 - whatever it is, the process ends as said above
+    except BaseException:  # noqa: BLE001 - the process ends as said above
         traceback.print_exc()
         return 1
     return code

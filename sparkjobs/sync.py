@@ -1,8 +1,7 @@
 """Application that brings a replica to the head of its update log.
 
-The copies of an entry's files are spread over tasks. The driver executes entry after entry, as every sync does: an
-entry is committed once all of its files are there. A job that was killed has committed some; of the one it was at, the
-next sync fetches what is still missing.
+The copies of an entry's files are spread over tasks; an entry is committed once all of its files are there. A job that
+was killed has committed some; of the one it was at, the next sync fetches what is still missing.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ TASK_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class Sender:
-    """The work of a Spark task: copy files to keys that are free.
+    """Work of a task: copy files to keys that are free.
 
     It deletes nothing: Spark may have given a task up that still runs somewhere.
     """
@@ -54,10 +53,7 @@ class Sender:
 
 
 class SparkFetch:
-    """Fetching of files by Spark jobs, one after the other.
-
-    Threads of the driver fetch them where one task would do.
-    """
+    """Fetching of files by Spark jobs, or by threads of the driver where one task would do."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -84,10 +80,7 @@ class SparkFetch:
 
 
 def sync(job: Job) -> dict[str, Any]:
-    """Execute the entries of the update log, and return a summary.
-
-    An entry with files that no replica has is part of it.
-    """
+    """Execute the entries of the update log, and return a summary, with one whose files no replica has."""
     job.log.progress("executing the update log")
     with opened(job.coordination) as coordination:
         replica = ReplicatedArchive.begin(job.store, coordination)
@@ -100,7 +93,6 @@ def sync(job: Job) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as an application."""
     return run_request(SyncRequest, lambda job, request: sync(job), arguments)
 
 

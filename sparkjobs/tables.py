@@ -23,23 +23,19 @@ if TYPE_CHECKING:
 
 
 class ArchiveTables(DataSource):
-    """Spark data source of one table of an archive.
+    """Spark data source of one table of an archive, whose URL is the path.
 
-    Its options are `table`, and `at`, `source`, `schema`, `consistency` and `store` as for a restore. The path is the
-    archive's URL.
+    Its options are `table`, and `at`, `source`, `schema`, `consistency` and `store` as for a restore.
     """
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the format."""
         return "holdfast"
 
     def schema(self) -> StructType:
-        """Return the table's columns as Spark has them."""
         return from_arrow_schema(self._table().schema)
 
     def reader(self, schema: StructType) -> TableSourceReader:
-        """Return the reader of the table."""
         return TableSourceReader(self._table())
 
     def _table(self) -> ArchivedTable:
@@ -62,17 +58,13 @@ class TablePartition(InputPartition):
 
 
 class TableSourceReader(DataSourceReader):
-    """Reader of a table, each of its partitions by a task of its own, in bounded memory."""
-
     def __init__(self, table: ArchivedTable) -> None:
         self._table = table
 
     def partitions(self) -> list[InputPartition]:
-        """Return the partitions, one for each task."""
         return [TablePartition(part) for part in self._table.parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition."""
         for batch in self._table.batches(partition.value):
             yield batch.cast(_in_spark(batch.schema))
 

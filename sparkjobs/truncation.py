@@ -1,7 +1,4 @@
-"""Application that truncates an archive by rules, in one commit.
-
-It reads commits only, so Spark itself is not started.
-"""
+"""Application that truncates an archive by rules, in one commit; it reads commits only, without Spark."""
 
 from __future__ import annotations
 
@@ -18,30 +15,33 @@ if TYPE_CHECKING:
 
     from holdfast.archive.maintenance.truncation import TruncationPlan
 
-_TOLD = 100
+_SHOWN = 100
 """Lines of a plan, at most."""
 
 
-def run(job: Job, wish: TruncationRequest) -> dict[str, Any]:
-    """Truncate, or plan it in a dry run, and return a summary."""
-    rules = rules_of(wish)
-    if wish.dry_run:
-        plan = planned_truncation(Archive.open(job.store), wish)
-        lines = list(_told(plan))
+def truncate_archive(job: Job, request: TruncationRequest) -> dict[str, Any]:
+    rules = rules_of(request)
+    if request.dry_run:
+        plan = planned_truncation(Archive.open(job.store), request)
+        lines = list(_lines(plan))
         left_out = (
-            [f"{len(lines) - _TOLD} lines more: 'holdfast truncate --dry-run' prints all"] if lines[_TOLD:] else []
+            [f"{len(lines) - _SHOWN} lines more: 'holdfast truncate --dry-run' prints all"] if lines[_SHOWN:] else []
         )
-        job.say(*lines[:_TOLD], *left_out)
+        job.say(*lines[:_SHOWN], *left_out)
         return {"keep": str(rules), "dry_run": True, "commit": None, **plan.summary()}
     with job.lead_archive() as archive, job.last_step():
         done = truncate(
-            archive, rules, check=job.check, fence=job.locks.fence, source=truncated(wish), min_chains=wish.min_chains
+            archive,
+            rules,
+            check=job.check,
+            fence=job.locks.fence,
+            source=truncated(request),
+            min_chains=request.min_chains,
         )
     return {"keep": str(rules), "dry_run": False, **done}
 
 
-def _told(plan: TruncationPlan) -> Iterator[str]:
-    """Yield lines on the restore points that stay and those that go, grouped by reason."""
+def _lines(plan: TruncationPlan) -> Iterator[str]:
     for source in plan.sources:
         for each in source.runs():
             span = f"{each['from']} to {each['to']}" if each["points"] > 1 else each["from"]
@@ -50,8 +50,7 @@ def _told(plan: TruncationPlan) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as an application."""
-    return run_request(TruncationRequest, run, arguments, has_tasks=False)
+    return run_request(TruncationRequest, truncate_archive, arguments, has_tasks=False)
 
 
 if __name__ == "__main__":

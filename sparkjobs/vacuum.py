@@ -1,7 +1,4 @@
-"""Application that deletes the files that an archive does not need any more.
-
-The store does the work, so Spark is not started.
-"""
+"""Application that deletes the files that an archive does not need any more; the store does it, without Spark."""
 
 from __future__ import annotations
 
@@ -18,19 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def run(job: Job, wish: VacuumRequest) -> dict[str, Any]:
-    """Vacuum, or plan it in a dry run, and return a summary.
-
-    Files that could not be deleted are part of it.
-    """
-    with vacuum_permit(job.store, dry_run=wish.dry_run, coordination=job.coordination) as permit:
+def vacuum_archive(job: Job, request: VacuumRequest) -> dict[str, Any]:
+    """Vacuum, or plan it in a dry run, and return a summary, with files that could not be deleted."""
+    with vacuum_permit(job.store, dry_run=request.dry_run, coordination=job.coordination) as permit:
         done = vacuum(
             Archive.open(job.store),
             check=job.check,
             fence=job.locks.fence,
-            grace=wish.span,
-            orphans=wish.orphans,
-            dry_run=wish.dry_run,
+            grace=request.span,
+            orphans=request.orphans,
+            dry_run=request.dry_run,
             owner=Owner(),
             permit=permit,
         )
@@ -39,8 +33,7 @@ def run(job: Job, wish: VacuumRequest) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as an application."""
-    return run_request(VacuumRequest, run, arguments, has_tasks=False)
+    return run_request(VacuumRequest, vacuum_archive, arguments, has_tasks=False)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
-"""Application that verifies an archive.
+"""Application that verifies an archive: its commits, the sizes of new files, and the bytes of files.
 
-It checks the chain of commits, the sizes of new files, and the bytes of files, spread over tasks. Which files are read,
-and how far that has come, is kept in the archive: a job that was killed, or that has spent what it may, is gone on with
-by the next one.
+Which files are read, and how far that has come, is kept in the archive: the next job goes on with it.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ WAIT_S = 300.0
 
 @dataclass(frozen=True)
 class FileReader:
-    """The work of a Spark task: read files, one in memory at a time."""
+    """Work of a task: read files, one in memory at a time."""
 
     store: ObjectStore
 
@@ -49,8 +47,6 @@ class FileReader:
 
 
 class _SparkReading:
-    """Reading of chunks of files, one Spark job after the other."""
-
     def __init__(self, job: Job) -> None:
         self._job = job
         self._size = 0
@@ -65,9 +61,7 @@ class _SparkReading:
 
 
 def verify(job: Job, scope: Scope, *, unlocked: bool = False) -> dict[str, Any]:
-    """Verify an archive, and return a summary.
-
-    Damage is part of it, and no error of the job.
+    """Verify an archive, and return a summary, of which damage is a part.
 
     :param unlocked: write nothing to the archive, neither locks nor how far it has come.
     """
@@ -92,7 +86,6 @@ def _verify(job: Job, request: VerificationRequest) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as an application."""
     return run_request(VerificationRequest, _verify, arguments)
 
 

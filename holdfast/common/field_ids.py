@@ -50,6 +50,19 @@ def number_of(field_id: int) -> int:
     return field_id - EXACT_FIELD_IDS if EXACT_FIELD_IDS < field_id < LSN else field_id
 
 
+def can_convert(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether values that were written as one type can be read as another.
+
+    Source: what ALTER TABLE changes without rewriting rows (PostgreSQL manual, 'SET DATA TYPE').
+    """
+    if kind == wanted:
+        return True
+    if pa.types.is_decimal(kind):
+        wider = pa.types.is_decimal(wanted) and kind.scale == wanted.scale and kind.precision <= wanted.precision
+        return wider or bool(pa.types.is_string(wanted))
+    return bool(pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted) and kind.unit == wanted.unit)
+
+
 def with_extra(schema: pa.Schema, *extra: pa.Field) -> pa.Schema:
     """Return a schema with fields appended.
 

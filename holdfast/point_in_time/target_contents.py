@@ -16,9 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from holdfast.archive.files.data_files import read_file
 from holdfast.archive.history.coverage import to_of
-from holdfast.archive.scan.projection import Projection
 from holdfast.archive.scan.table_history import TableHistory
-from holdfast.common.errors import DamagedError, RefusedError
+from holdfast.common.errors import DamagedError
 from holdfast.common.field_ids import field_id, numbered
 from holdfast.common.lsn import parse_position
 from holdfast.point_in_time.composed_target import ComposedTarget
@@ -29,6 +28,7 @@ from holdfast.postgresql.catalog.columns import Column
 from holdfast.postgresql.catalog.extension_rows import of_moment
 from holdfast.postgresql.catalog.record import damaged_record
 from holdfast.postgresql.catalog.sequences import SequenceValue, at_end, between
+from holdfast.postgresql.logical.ddl_effects import can_become
 from holdfast.postgresql.values.schema_evolution import conform
 from holdfast.postgresql.values.stored_columns import schema_of
 
@@ -262,23 +262,6 @@ def fits(before: Catalog, now: Catalog, table: Table) -> bool:
     if old is None:  # it was made behind that, and a table's first heap has its own oid
         return table.filenode in (0, table.oid)
     return table.holds(old) and can_become(old, table)
-
-
-def can_become(before: Table, now: Table) -> bool:
-    """Return whether stored values can be converted to the current types.
-
-    Some types are stored alike by PostgreSQL and kept otherwise in Parquet: int4 as a number, oid and regclass as text.
-    """
-    if before.columns == now.columns:
-        return True
-    written, wanted = (
-        schema_of(tuple(column for column in table.columns if not column.generated)) for table in (before, now)
-    )
-    try:
-        Projection(written, wanted, {})
-    except RefusedError:
-        return False
-    return True
 
 
 def history_of(parts: TableParts, table: Table) -> TableHistory:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from holdfast.archive.format.runs import RunLog
 from holdfast.archive.locks import AttachedLocks, attach
 from holdfast.common.cleanup import cleanup
-from holdfast.common.errors import HoldfastError, SparkNeededError, UsageError, exit_code_of, sentence
+from holdfast.common.errors import HoldfastError, RefusedError, SparkNeededError, UsageError, exit_code_of, sentence
 from holdfast.operations.executor_choice import HAND_OVER, INLINE_STORED_BYTES, JOB_VARIABLE
 from holdfast.operations.job_process import (
     LOCAL_VARIABLE,
@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType
 
-    from holdfast.archive import Archive
+    from holdfast.archive import Archive, Change
+    from holdfast.archive.format.block_ref import Placed
+    from holdfast.archive.format.state import State
     from holdfast.replication.log.settings import QuorumRequest
     from holdfast.storage import ObjectStore
     from sparkjobs.executors import Executor, Tally, Work
@@ -97,7 +99,6 @@ class Job:
 
     @property
     def cores(self) -> int:
-        """Return how many tasks run at a time."""
         return self._executor.cores
 
     @property
@@ -107,7 +108,7 @@ class Job:
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether only small work may be done here, and the rest is Spark's."""
+        """Return whether only small work may be done, and the rest is Spark's."""
         return self._executor.is_bounded
 
     def start(self, *modules: str) -> None:
@@ -122,9 +123,9 @@ class Job:
         self.locks.check()
 
     def open_archive(self, quorum_request: QuorumRequest | None = None) -> Archive:
-        """Open the archive to add to it; a replica goes on by the update log, which it is brought to the head of.
+        """Open the archive to add to it; a replica is brought to the head of its update log.
 
-        :param quorum_request: the quorum that backups need which are added; None: none.
+        :param quorum_request: the quorum that added backups need; None: none.
         """
         self._added_to = opened_for_backup(
             self.store, check=self.check, quorum_request=quorum_request, wait=self.wait, coordination=self.coordination
@@ -139,11 +140,21 @@ class Job:
         ) as self._added_to:
             yield self._added_to
 
-    def not_asked(self) -> dict[str, Any]:
-        """Return what the result says of other replicas that could not be asked.
+    def commit(self, archive: Archive, plan: Callable[[State], Change], block: str) -> Placed:
+        """Make a commit that adds a block, and return the block's place.
 
-        It is nothing for an archive at one place.
+        :raises RefusedError: the plan is refused, and no earlier request has made it: its answer may have been lost,
+            and the last request of a driver that was killed may come late.
         """
+        try:
+            archive.add(plan, check=self.check, fence=self.locks.fence)
+        except RefusedError:
+            if block not in archive.state.blocks:
+                raise
+        return archive.state.blocks[block]
+
+    def not_asked(self) -> dict[str, Any]:
+        """Return what the result says of other replicas that could not be asked; nothing without replicas."""
         if self._added_to is None or self._added_to.state.log is None:
             return {}
         from holdfast.replication.work.replica import not_asked  # with what talks to a coordination store
@@ -169,7 +180,7 @@ class Job:
         """Run `work(task, report)` for every task, and return all results.
 
         :param at_once: so many tasks at a time, at most; None leaves that to the executor.
-        :param on_results: is told the results of tasks soon after they end, each once, also where the job fails.
+        :param on_results: is given the results of tasks soon after they end, each once, also where the job fails.
         :param work: yields small results; calls `report(rows, bytes)` as it goes on. A HoldfastError
             it raises ends the whole job at once; anything else is tried again.
         :raises SparkNeededError: this job is bounded, and what the tasks read was not claimed.
@@ -181,12 +192,12 @@ class Job:
             raise SparkNeededError(f"{step} is no small work")
         databases = [database_address(role) for role, variable in URL_VARIABLES.items() if variable in os.environ]
         self._executor.check_reach([self.store, *databases])
-        told = 0
+        passed = 0
 
         def watch(seen: Tally) -> None:
-            nonlocal told
-            if on_results and (found := seen.results[told:]):
-                told += len(found)
+            nonlocal passed
+            if on_results and (found := seen.results[passed:]):
+                passed += len(found)
                 on_results(found)
             self.progress(step, rows=seen.rows, size=seen.size, estimated_rows=estimated_rows)
 
@@ -199,11 +210,10 @@ class Job:
             raise
 
     def settings(self) -> Mapping[str, str]:
-        """Return Spark's settings in force."""
         return self._executor.settings()
 
     def survey(self, question: Question | None) -> WorkerSurvey:
-        """Put a question to each worker; None asks for what it tells of itself."""
+        """Put a question to each worker; None asks for its own facts."""
         self.check()
         return self._executor.survey(question)
 
@@ -244,9 +254,9 @@ class Job:
 
     @contextmanager
     def last_step(self) -> Iterator[None]:
-        """Protect the block, and all that follows it, from interruption.
+        """Protect the block, and all that follows it, from interruption: whether a commit was made must be known.
 
-        Whether a commit was made must be known. The commit asks for parent and locks itself, just before it is written.
+        The commit asks for parent and locks itself, just before it is written.
         """
         with self._guard:
             yield
@@ -297,7 +307,7 @@ def run_application(
 ) -> int:
     """Run an application's work and return its exit code; nothing but words goes to stderr.
 
-    :param unlocked: it only reads the archive, and was told to do so without locks.
+    :param unlocked: it only reads the archive, without locks.
     :param has_tasks: the driver does not do all by itself.
     """
     guard_last_resort()
@@ -318,7 +328,7 @@ def run_application(
     except SparkNeededError as error:
         _tell(f"holdfast: going over to Spark: {sentence(error)}")
         return HAND_OVER
-    except Exception as error:  # noqa: BLE001 - whatever it is, it becomes one sentence and an exit code
+    except Exception as error:  # noqa: BLE001 - it becomes one sentence and an exit code
         code = exit_code_of(error)
         _tell(f"holdfast {operation}: {sentence(error)}")
         return code
@@ -326,7 +336,6 @@ def run_application(
 
 
 def _tell(words: str) -> None:
-    """Write a line to stderr, where the command or the task reads it."""
     print(one_line(words), file=sys.stderr)  # noqa: T201
 
 
@@ -373,7 +382,7 @@ def end(code: int) -> NoReturn:
     Threads may still wait for a database or for Spark's end, and libraries that are torn down beneath them complain in
     the task's log; nothing is left to tidy up.
     """
-    with suppress(BrokenPipeError):  # whoever read the words is gone
+    with suppress(BrokenPipeError):  # the reader of the words is gone
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)
@@ -403,8 +412,8 @@ def _outages_explained() -> Iterator[None]:
         yield
     except Exception as error:
         url = next((os.environ[name] for name in URL_VARIABLES.values() if name in os.environ), "the database")
-        if (told := explained(error, url)) is not None:
-            raise told from error
+        if (cause := explained(error, url)) is not None:
+            raise cause from error
         raise
 
 

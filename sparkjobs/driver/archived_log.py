@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.archive import Archive, Change
+from holdfast.archive.format.block import Block, Coverage, DefinitionChange, summary
 from holdfast.archive.history.coverage import blocks_of, chains, stream_tip, to_of
-from holdfast.common.errors import HoldfastError, RefusedError
+from holdfast.common.errors import HoldfastError
 from holdfast.common.lsn import parse_position, show_position
 from holdfast.common.words import named
 from holdfast.operations.marks import tell_apart
@@ -15,17 +16,18 @@ from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.logical import stream as streams
 from holdfast.replication.work.replica_backup import until_kept
 from sparkjobs.driver.segments import known_cut
-from sparkjobs.driver.window_blocks import BlockContext, window_block
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
-    from holdfast.archive.format.block import Block, Mark
+    from holdfast.archive.format.block import Mark, SourceRecord, Stream
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.history.coverage import Chain
     from holdfast.postgresql.connection.address import Address
     from sparkjobs.driver.application import Job
-    from sparkjobs.driver.segments import Following, Segment
+    from sparkjobs.driver.followed_tables import FollowedTables
+    from sparkjobs.driver.segments import Cut, Segment
     from sparkjobs.driver.start_over import SegmentEnd
     from sparkjobs.tasks.changes import FinishedWindow
 
@@ -66,12 +68,10 @@ class ArchivedLog:
 
     @property
     def rows(self) -> int:
-        """Return the number of archived changes."""
         return sum(block.rows for block in self._done)
 
     @property
     def size(self) -> int:
-        """Return the number of stored bytes."""
         return sum(block.size for block in self._done)
 
     def blocks(self) -> list[Placed]:
@@ -79,14 +79,10 @@ class ArchivedLog:
         return [each for each in blocks_of(self._archive.state, self._source) if each.block.stream]
 
     def committed(self) -> list[Placed]:
-        """Return the blocks that this run has committed.
-
-        This job may be the run's second part.
-        """
+        """Return the blocks of this run; this job may be its second part."""
         return [placed for placed in self.blocks() if placed.block.run == self._job.run]
 
     def chain(self) -> Chain:
-        """Return the chain that the next changes are joined to."""
         tip = self.newest
         every = chains(self._archive.state, self._source)
         return next(chain for chain in every if tip in (*chain.changes, *chain.snapshots))
@@ -108,7 +104,7 @@ class ArchivedLog:
         window: FinishedWindow,
         segment: Segment,
         last: Block,
-        following: Following,
+        following: FollowedTables,
         end: SegmentEnd | None,
         *,
         lets_go: bool = True,
@@ -117,7 +113,7 @@ class ArchivedLog:
 
         :param block: id of its block.
         :param last: the block before the segment.
-        :param end: the segment ends with it; else its schema is told as that from before the segment.
+        :param end: the segment ends with it; else its schema is recorded as that from before the segment.
         :param lets_go: of the log, where the segment ends.
         """
         cut = segment.cut if end else known_cut(self._job, last)
@@ -130,11 +126,17 @@ class ArchivedLog:
         at = show_position(self.position)
         added = window_block(
             replace(window, marks=self._our_marks(window.marks)),
-            BlockContext(block, self._job.run, source, at, self.newest.block.covers.to_time, cut, stream),
             segment,
             last,
             following,
             end,
+            block=block,
+            run=self._job.run,
+            source=source,
+            at=at,
+            since=self.newest.block.covers.to_time,
+            cut=cut,
+            stream=stream,
         )
         with connect(self._address) as session:
             streams.check_unchanged(session, stream.slot, stream.publication_oid, at)
@@ -162,14 +164,8 @@ class ArchivedLog:
         return found.ours
 
     def _add(self, *blocks: Block) -> None:
-        """Add blocks to the archive by one commit."""
         change = Change(kind="backup", add=blocks)
-        try:
-            self._archive.add(lambda state: change, check=self._job.check, fence=self._job.locks.fence)
-        except RefusedError:
-            # The last request of a driver that was killed may come late.
-            if blocks[0].id not in self._archive.state.blocks:
-                raise
+        self._job.commit(self._archive, lambda state: change, blocks[0].id)
         self._done += [each for each in blocks if each.kind == "changes"]
 
     def let_go(self) -> None:
@@ -180,3 +176,101 @@ class ArchivedLog:
             until_kept(self._archive, self._source, end, check=self._job.check, say=self._job.say)
             with connect(self._address) as session:
                 streams.advance(session, stream.slot, end)
+
+
+def window_block(
+    window: FinishedWindow,
+    segment: Segment,
+    last: Block,
+    following: FollowedTables,
+    end: SegmentEnd | None,
+    *,
+    block: str,
+    run: str,
+    source: SourceRecord,
+    at: str,
+    since: datetime,
+    cut: Cut,
+    stream: Stream,
+) -> Block:
+    """Return the block of a window's changes.
+
+    :param last: the block before the segment.
+    :param end: the segment ends with the window; else the block records the schema from before the segment.
+    :param at: position where it begins.
+    :param since: time up to which everything before it is known.
+    :param cut: the source's objects that it records.
+    :param stream: that it was read from.
+    """
+    reached = segment if end else None
+    time = reached.at if reached else window.transactions.last_time if window.transactions else since
+    return Block(
+        id=block,
+        kind="changes",
+        run=run,
+        source=source,
+        covers=Coverage(
+            from_position=at,
+            to_position=window.to_position,
+            from_time=since,
+            to_time=max(since, time),
+        ),
+        tables=window.tables,
+        packs=window.packs,
+        catalog=cut.catalog_file,
+        schema_dump=cut.schema_dump,
+        sequences=segment.cut.sequences,  # never those from before: a restored sequence must not go back
+        schema_version=cut.version,
+        schema_digest=cut.digest,
+        not_included=cut.not_included,
+        whole=last.whole,
+        stream=stream.model_copy(
+            update={
+                "position": at,
+                "opened": False,
+                "followed": following.followed,
+                "not_followed": following.not_followed,
+                **cut.seen._asdict(),
+                "born": following.born,
+                "dropped": following.dropped if reached else (),
+                "waiting": end.waiting if end else last.stream.waiting if last.stream else {},
+            }
+        ),
+        transactions=window.transactions,
+        marks=window.marks,
+        ddl=window.ddl,
+        passed=window.passed,
+        defined=tuple(each.position for each in window.defined),
+        definition_changes=tuple(
+            DefinitionChange(position=each.position, objects=tuple(sorted(each.objects)))
+            for each in window.defined
+            if each.objects is not None
+        ),
+        is_cut=reached is not None,
+        schema_since=reached.since if reached else "",
+    )
+
+
+def summary_of(committed: Sequence[Placed], to_begin: Mapping[str, str], *, seconds: float) -> dict[str, Any]:
+    """Return the summary of a run.
+
+    :param committed: its blocks.
+    :param to_begin: tables that need a snapshot, each with the reason.
+    """
+    blocks = [placed.block for placed in committed]
+    last = max(committed, key=lambda each: (each.number, each.block.kind == "changes"))
+    waiting = last.block.stream.waiting if last.block.stream else {}
+    result: dict[str, Any] = {
+        "commit": last.number,
+        **summary(last.block),
+        "kind": "changes",
+        "rows": sum(block.rows for block in blocks),
+        "bytes": sum(block.size for block in blocks),
+        "transactions": sum(block.transactions.count for block in blocks if block.transactions),
+        "commits": len({placed.number for placed in committed}),
+        "seconds": round(seconds, 3),
+        "waiting": [each.model_dump(mode="json") for each in waiting.values()],
+    }
+    if begun := [table.label for block in blocks if block.supplement for table in block.tables]:
+        return {**result, "begun": begun}
+    return {**result, "to_begin": dict(to_begin)}

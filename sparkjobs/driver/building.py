@@ -56,14 +56,14 @@ _SESSIONS = max(2, os.cpu_count() or 2)
 
 _FOR_ITS_OWNER = "policies may hide rows from its owner, who may do more than own things: let that one fill it"
 _DEFAULT_PATH = '"$user", public'
-"""PostgreSQL's own, whatever the owner of the target's database has set: extensions write it down, and read it."""
+"""PostgreSQL's own, not what the owner of the target's database has set: extensions write it down, and read it."""
 
 _COMPARED = "compared with the archive"
 FILLED = "filled"
 
 
 class Building:
-    """What a restore builds in its target.
+    """Builds what a restore brings into its target.
 
     :param session: of who restores.
     :param tables: those that rows come into, each with what makes it up.
@@ -130,7 +130,6 @@ class Building:
         return (*different, *uncertain, *load.analyze(here, self._plan.to_analyze(most)))
 
     def _build_apart(self, superuser: Sessions) -> tuple[NotRestored, ...]:
-        """Build everything by a login of the restore's own, and give it to its owners."""
         check_password(self._session)
         is_quiet = not trigger_version(self._session)  # what lets the log tell of definitions must not be silent
         with temporary_login(self._session, self._address, is_quiet=is_quiet) as login:
@@ -199,7 +198,6 @@ class Building:
         return (*late, *load.analyze(sessions, plan.to_analyze(most)), *plan.not_analyzed(most))
 
     def _counting(self, step: str, **counts: int) -> Callable[[int, int], None]:
-        """Return what records how many objects of how many a step has made."""
         return lambda made, whole: self._job.progress(step, objects=made, of_objects=whole, **counts)
 
     def _fill_views(self, sessions: Sessions, plan: RestorePlan) -> Iterator[NotRestored]:
@@ -224,7 +222,6 @@ class Building:
                 yield from load.refresh_views(sessions, views)
 
     def _restore_configuration(self, plan: RestorePlan) -> tuple[NotRestored, ...]:
-        """Put rows of extensions back; name those that are not as they were, or may not be."""
         why = {each.label: each.note for each in plan.configuration if each.note}
         why |= restore_configuration(self._session, plan.configuration)
         return tuple(NotRestored(what, reason) for what, reason in why.items())
@@ -232,9 +229,7 @@ class Building:
     def _compare(
         self, plan: RestorePlan, loading: Loading, sessions: Sessions, pages: Sessions
     ) -> tuple[NotRestored, ...]:
-        """Compare the rows with the archive, once.
-
-        Later steps change no rows, and may hide them.
+        """Compare the rows with the archive, once: later steps change no rows, and may hide them.
 
         :param pages: of the role that reads large objects.
         :return: the generated columns that the target computes otherwise.

@@ -34,7 +34,7 @@ _GUARDS = (
 
 @dataclass
 class ClusterFindings:
-    """What surveys of a cluster have found.
+    """Findings of surveys of a cluster.
 
     :param settings: of Spark, as they are in force.
     """
@@ -60,7 +60,6 @@ class ClusterFindings:
         return max((survey.expected for _, survey in self._surveys), default=0)
 
     def findings(self) -> Iterator[DoctorFinding]:
-        """Yield the findings, of the cluster first and then of each worker."""
         yield self._executors()
         yield from (_guard(what, names, self.settings) for what, names in _GUARDS)
         for key, name in sorted(self._names().items(), key=lambda each: each[1]):
@@ -68,7 +67,6 @@ class ClusterFindings:
                 yield DoctorFinding(f"worker {name}: {finding.what}", finding.found, finding.remedy)
 
     def _workers(self) -> dict[Key, WorkerFacts]:
-        """Return the executors that have answered anything, with their first answers."""
         return {key: facts for _, survey in reversed(self._surveys) for key, facts in survey.workers.items()}
 
     def _names(self) -> dict[Key, str]:
@@ -94,12 +92,12 @@ class ClusterFindings:
         yield _disk(facts)
         yield _folder(facts)
         for what, survey in (each for each in self._surveys if each[0]):
-            if (told := survey.workers.get(key)) is None:
+            if (reply := survey.workers.get(key)) is None:
                 yield DoctorFinding(what, "was not asked", "this executor came or went meanwhile: try again")
-            elif told.error:
-                yield DoctorFinding(what, "could not be tried", told.error)
+            elif reply.error:
+                yield DoctorFinding(what, "could not be tried", reply.error)
             else:
-                yield from told.answers or ()  # a worker of another release is not asked
+                yield from reply.answers or ()  # a worker of another release is not asked
         clocks = [survey.clocks[key] for _, survey in self._surveys if key in survey.clocks]
         yield clock("clock", *min(clocks, key=lambda each: each[1]), other="this machine's")
 
@@ -147,7 +145,6 @@ def _release(facts: WorkerFacts) -> DoctorFinding:
 
 
 def _significant(name: str, version: str) -> str:
-    """Return the part of a version that must be the same: any Python 3.11 does for another one."""
     return version.rpartition(".")[0] if name == "Python" else version
 
 

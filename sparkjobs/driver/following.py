@@ -1,8 +1,7 @@
 """Incremental backup of a source, window by window.
 
-Each window is archived, committed, and then released from the server's log. Only after its commit is a window's log
-given back to the server, so that a crash repeats work and loses nothing; what was committed before a crash is let go of
-first by the next run.
+Only after its commit is a window's log given back to the server, so that a crash repeats work and loses nothing; what
+was committed before a crash is let go of first by the next run.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ import psycopg
 
 from holdfast.archive.format.versions import BORN_IN, PACKED_SINCE
 from holdfast.archive.history.coverage import to_of
-from holdfast.common.errors import (
-    HoldfastError,
-)
+from holdfast.common.errors import HoldfastError
 from holdfast.common.lsn import parse_position, show_position
 from holdfast.common.value_limit import max_value_bytes
 from holdfast.operations import marks
@@ -29,24 +26,15 @@ from holdfast.postgresql.logical import stream as streams
 from holdfast.replication.work.replica_backup import until_kept
 from sparkjobs.driver import log_windows
 from sparkjobs.driver.application import Job, database_address
-from sparkjobs.driver.archived_log import NO_STREAM, ArchivedLog
-from sparkjobs.driver.segments import (
-    Following,
-    Segment,
-    compare,
-    known_cut,
-    mark_segment,
-    read_now,
-    snapshot_segment,
-    touched_tables,
-)
+from sparkjobs.driver.archived_log import NO_STREAM, ArchivedLog, summary_of
+from sparkjobs.driver.followed_tables import FollowedTables, followed_tables, touched_tables
+from sparkjobs.driver.segments import Segment, known_cut, mark_segment, read_now, snapshot_segment
 from sparkjobs.driver.snapshot_reader import NO_LIMITS, Limits, SnapshotReader
 from sparkjobs.driver.start_over import as_waiting, end_of_segment, startable, tables_to_restart
-from sparkjobs.driver.window_blocks import summary_of
 from sparkjobs.tasks.changes import ChangeReader, WindowTask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from holdfast.archive import Archive
     from holdfast.archive.format.block import Block, Stream, WaitingTable
@@ -54,6 +42,7 @@ if TYPE_CHECKING:
     from holdfast.operations.backup_decision import Decision
     from holdfast.postgresql.catalog.catalog import Catalog
     from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.logical.window_reader import SeenDefinition
     from holdfast.replication.log.settings import QuorumRequest
     from sparkjobs.tasks.changes import FinishedWindow
 
@@ -73,7 +62,7 @@ def follow(
     tables are one commit. Where it was not, and little is to be read, nothing is done but to name them (`to_begin`):
     the parent takes a snapshot then. Else the changes are backed up, and they are named with the result.
 
-    :param is_chosen: whether rows of a table that no backup knows are wanted, by its `schema.name`.
+    :param is_chosen: whether a table that no backup knows is to be backed up, by its `schema.name`.
     :param limits: its connections are sessions that read the log at a time, at most.
     :param quorum_request: the quorum that each of its commits needs; the parent waits for the last one's.
     """
@@ -110,10 +99,10 @@ def follow(
     return run.summary()
 
 
-def _is_told(last: Block, segment: Segment) -> bool:
+def _is_recorded(last: Block, segment: Segment) -> bool:
     """Return whether the log records all changes of definitions since a block."""
-    told = last.stream.definitions if last.is_cut and last.stream else ""
-    return bool(told) and told == segment.cut.seen.definitions
+    known = last.stream.definitions if last.is_cut and last.stream else ""
+    return bool(known) and known == segment.cut.seen.definitions
 
 
 class Run:
@@ -151,16 +140,13 @@ class Run:
         return any(placed.block.kind == "snapshot" for placed in self._log.committed())
 
     def reader(self, limits: Limits) -> SnapshotReader | None:
-        """Return the reader of the snapshot that the job was given; None where it cannot be read.
-
-        Tables that start over wait then.
-        """
+        """Return the reader of the job's snapshot; None where it cannot be read, and tables that start over wait."""
         try:
             return SnapshotReader(self._job, self._archive.state, self._source, limits)
         except (HoldfastError, psycopg.Error) as error:
             self._job.check()
             self._postponed = Postponed.by(error)
-            self._job.say(f"the changes are backed up without the tables that begin anew: {self._postponed.reason}")
+            self._job.say(f"the changes are backed up without the tables that start over: {self._postponed.reason}")
             return None
 
     def to_snapshot(self, reader: SnapshotReader, stream: Stream, *, lets_go: bool) -> None:
@@ -179,15 +165,13 @@ class Run:
             self.to(segment, uuid.uuid4().hex)
 
     def forget_marks(self) -> None:
-        """Remove the records of marks that the archive has reached."""
         if self._marks is not None:
             marks.forget(self._job.store, self._marks, self._log.newest.block, self._archive.settled())
 
     def foreseen(self, now: Segment) -> dict[str, str]:
-        """Return the tables that need a snapshot, each with the reason.
+        """Return the tables that need a snapshot, each with the reason; none behind more than a window of log.
 
-        Where more than a window of log is to be read first, none is returned. What the log alone tells, such as of a
-        column that cannot be told, is not foreseen. Tables that could not be read in a snapshot either are left out.
+        What only the log shows, such as an uncertain column, is not foreseen.
         """
         if now.end - self._log.position > log_windows.WINDOW_BYTES:
             return {}
@@ -220,10 +204,10 @@ class Run:
             self._catalog = last.catalog.path, known_cut(self._job, last).catalog
         return self._catalog[1]
 
-    def _compared(self, segment: Segment, before: Catalog) -> Following:
+    def _compared(self, segment: Segment, before: Catalog) -> FollowedTables:
         last = self._log.newest.block
         begins = last.is_cut and self._archive.state.format >= BORN_IN
-        return compare(segment, self._log.followed(), before, begins=begins)
+        return followed_tables(segment, self._log.followed(), before, begins=begins)
 
     def to(self, segment: Segment, block: str, *, lets_go: bool = True, reader: SnapshotReader | None = None) -> None:
         """Archive window after window until the segment's end is reached.
@@ -233,24 +217,24 @@ class Run:
         """
         before = self._before()
         following = self._compared(segment, before)
-        is_told = _is_told(self._log.newest.block, segment)
-        if is_told and following.until_changed.keys() - following.followed.keys():
+        is_recorded = _is_recorded(self._log.newest.block, segment)
+        if is_recorded and following.until_changed.keys() - following.followed.keys():
             self._to_first_change(segment, following)
             following = self._to_own_changes(before, segment, following)
-            is_told = False
+            is_recorded = False
         last = self._log.newest
         room = log_windows.WINDOW_BYTES
         while True:
-            stretches = self._next(segment.end, room, block)
+            stretches = log_windows.cut_windows(self._log.position, segment.end, room, block, self._at_once)
             windows = self._read(stretches, before, segment, following)
             if windows is None:
                 self._at_once = 1
                 continue
-            if is_told and any(window.uncertain for window in windows):
+            if is_recorded and any(window.uncertain for window in windows):
                 self._to_first_change(segment, following)
                 uncertain = frozenset().union(*(window.uncertain for window in windows))
                 following = self._to_own_changes(before, segment, following.without(uncertain, segment.cut.catalog))
-                is_told, last, block = False, self._log.newest, uuid.uuid4().hex
+                is_recorded, last, block = False, self._log.newest, uuid.uuid4().hex
                 continue
             for stretch, window in zip(stretches, windows, strict=True):
                 at = self._log.position
@@ -279,92 +263,76 @@ class Run:
                     break  # what was read beside it is not what follows, or is of tables that cannot be followed
             block = uuid.uuid4().hex
 
-    def _to_first_change(self, segment: Segment, following: Following) -> None:
+    def _to_first_change(self, segment: Segment, following: FollowedTables) -> None:
         """Archive all changes before the first one of a definition that makes tables start over.
-
-        The log tells of it: up to there, all tables are what they were.
 
         :param following: for the whole segment.
         """
         last = self._log.newest.block
         known = last.stream.not_followed if last.stream else {}
-        until = Following(following.until_changed, known, ())
+        until = FollowedTables(following.until_changed, known, ())
         unchanged = replace(segment, cut=known_cut(self._job, last))
-        room = log_windows.WINDOW_BYTES
-        while True:
-            upto = show_position(min(self._log.position + room, segment.end))
-            window = self._commit_unchanged(upto, segment, unchanged, until)
-            if window is None:
+        room, definition = log_windows.WINDOW_BYTES, None
+        while definition is None:
+            at, last = self._log.position, self._log.newest.block
+            block, window, definition = self._read_to_definition(room, unchanged.cut.catalog, unchanged, until)
+            if window is None or window.uncertain or (definition and parse_position(definition.position) <= at):
                 return
+            if definition is None and parse_position(window.to_position) >= segment.end:
+                return
+            self._log.archive(block, window, segment, last, until, None)
             room = log_windows.next_room(room, window, None)
 
-    def _to_own_changes(self, before: Catalog, segment: Segment, following: Following) -> Following:
-        """Archive changes for as long as a table that starts over was not touched itself.
+    def _to_own_changes(self, before: Catalog, segment: Segment, following: FollowedTables) -> FollowedTables:
+        """Archive changes for as long as a table that starts over was not touched itself, as the log says.
 
-        The log tells which objects were. All other tables are followed as in the whole segment.
+        All other tables are followed as in the whole segment.
 
         :param before: the objects at the segment's beginning.
-        :return: what is to follow from here on.
+        :return: what is to follow behind.
         """
         last, now, room = self._log.newest.block, segment.cut.catalog, log_windows.WINDOW_BYTES
         held = following.held(now)
         while held:
-            upto = show_position(min(self._log.position + room, segment.end))
-            wanted = following.holding(held, now)
+            both = following.holding(held, now)
             mixed = replace(segment, cut=replace(segment.cut, catalog=now.with_tables(before, held)))
-            block = uuid.uuid4().hex
-            (window,) = self._read([WindowTask(block, upto)], before, mixed, wanted) or (None,)
-            touching = next((each for each in window.defined if touched_tables(each, held)), None) if window else None
+            block, window, touching = self._read_to_definition(room, before, mixed, both, held)
             if touching is not None and parse_position(touching.position) <= self._log.position:
                 gone = touched_tables(touching, held)
                 held = {oid: entry for oid, entry in held.items() if oid not in gone}
                 continue
-            if touching is not None:
-                block = uuid.uuid4().hex
-                (window,) = self._read([WindowTask(block, touching.position)], before, mixed, wanted) or (None,)
             if window is None or window.uncertain or parse_position(window.to_position) >= segment.end:
                 break
-            self._log.archive(block, window, segment, last, wanted, None)
+            self._log.archive(block, window, segment, last, both, None)
             following = replace(following, born=())
             room = log_windows.next_room(room, window, None)
         return following
 
-    def _commit_unchanged(
-        self, upto: str, segment: Segment, unchanged: Segment, following: Following
-    ) -> FinishedWindow | None:
-        """Archive a window, up to its first change of a definition.
+    def _read_to_definition(
+        self,
+        room: int,
+        before: Catalog,
+        segment: Segment,
+        following: FollowedTables,
+        touched: Collection[int] | None = None,
+    ) -> tuple[str, FinishedWindow | None, SeenDefinition | None]:
+        """Read a window, at most up to the first changed definition; return its block, it, and that definition.
 
-        :param unchanged: the same segment with the objects of its beginning.
-        :return: None where nothing of this kind is to follow.
+        Where that one begins the window, all of it is read; None for the window: it could not be read.
+
+        :param touched: only definitions that may touch these tables end the window; None: all do.
         """
-        at, block, last = self._log.position, uuid.uuid4().hex, self._log.newest.block
-        (window,) = self._read([WindowTask(block, upto)], unchanged.cut.catalog, unchanged, following) or (None,)
+        block, upto = uuid.uuid4().hex, show_position(min(self._log.position + room, segment.end))
+        (window,) = self._read([WindowTask(block, upto)], before, segment, following) or (None,)
         defined = window.defined if window else ()
-        if window and defined and parse_position(defined[0].position) > at:
+        first = next((each for each in defined if touched is None or touched_tables(each, touched)), None)
+        if first is not None and parse_position(first.position) > self._log.position:
             block = uuid.uuid4().hex
-            (window,) = self._read(
-                [WindowTask(block, defined[0].position)], unchanged.cut.catalog, unchanged, following
-            ) or (None,)
-        elif defined or (window and parse_position(window.to_position) >= segment.end):
-            return None
-        if window is None or window.uncertain:
-            return None
-        self._log.archive(block, window, segment, last, following, None)
-        return None if defined else window
-
-    def _next(self, end: int, room: int, block: str) -> list[WindowTask]:
-        """Cut the next part of the log into windows that are read at a time.
-
-        The slot reads the first one, copies of it the others.
-
-        :param end: position where the segment ends, which a transaction may have overstepped.
-        :param room: bytes of log of one window, at most.
-        :param block: id of the first one's block.
-        """
-        return log_windows.cut_windows(self._log.position, end, room, block, self._at_once)
+            (window,) = self._read([WindowTask(block, first.position)], before, segment, following) or (None,)
+        return block, window, first
 
     def _read(
-        self, tasks: Sequence[WindowTask], before: Catalog, segment: Segment, following: Following
+        self, tasks: Sequence[WindowTask], before: Catalog, segment: Segment, following: FollowedTables
     ) -> list[FinishedWindow] | None:
         """Read windows at the same time; None: some could not be read, which may be due to that."""
         reader = ChangeReader(
@@ -384,11 +352,9 @@ class Run:
         return log_windows.read_windows(self._job, tasks, reader)
 
     def summary(self) -> dict[str, Any]:
-        """Return the summary of the whole run."""
         return summary_of(self._log.committed(), self._to_begin, seconds=self._job.log.elapsed_s)
 
-    def _waiting(self, segment: Segment, following: Following) -> dict[int, WaitingTable]:
-        """Return the tables that need a snapshot where a segment ends."""
+    def _waiting(self, segment: Segment, following: FollowedTables) -> dict[int, WaitingTable]:
         now = segment.cut.catalog
         restart = tables_to_restart(self._job.store, following, now, lambda: self._log.chain().snapshots)
         return as_waiting(now, restart, self._log.newest.block, self._postponed)

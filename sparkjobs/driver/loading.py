@@ -1,7 +1,4 @@
-"""Loading of a restore's rows into the tables of the target.
-
-Rows are loaded, brought to a later position, and put into staging tables if they do not fit.
-"""
+"""Loading of a restore's rows: into tables, to a later position, into staging tables if they do not fit."""
 
 from __future__ import annotations
 
@@ -47,16 +44,14 @@ _TASK_BYTES = 8 << 20
 
 
 class Loading:
-    """The rows of a restore on their way into the tables of a target.
-
-    The progress is in the target's ledger, from which a later run goes on.
+    """Rows of a restore on their way into the tables of a target; its ledger has the progress.
 
     :param session: of the restore.
-    :param tables: those that rows come into, each with what makes it up; they are there.
+    :param tables: those that rows come into, each with what makes it up.
     :param older: oids of those whose rows may be of another moment than their conditions, which go then.
     :param encoding: of the source.
-    :param is_strict: conditions of all others hold, or the restore ends. Else they are added again when the rows are
-        there, `NOT VALID` where these break them.
+    :param is_strict: conditions of all others hold, or the restore ends. Else they are added when the rows are there,
+        `NOT VALID` where these break them.
     :param pages_by: who writes large objects.
     """
 
@@ -89,15 +84,11 @@ class Loading:
 
     @cached_property
     def _changed(self) -> list[ChangedTable]:
-        """Return the tables to bring to a later position than their snapshot's."""
         found = [ChangedTable(table, history_of(parts, table)) for table, parts in self._tables if parts.changes]
         return [each for each in found if each.history.changes]
 
     def missing(self, steps: Mapping[str, str]) -> list[tuple[Table, FileRecord]]:
-        """Return the files still to load, each with its table or staging table.
-
-        :param steps: what the ledger says is done.
-        """
+        """Return the files still to load, each with its table or staging table, by what the ledger says."""
         return [
             (staging_tables.staging_table(table, steps) if staging_tables.is_aside(table, steps) else table, file)
             for table, file in files_of(self._tables)
@@ -105,10 +96,7 @@ class Loading:
         ]
 
     def run(self, sessions: Sessions) -> None:
-        """Load the missing files, and apply the changes.
-
-        A table that does not take its rows is loaded into a staging table first.
-        """
+        """Load the missing files, and apply the changes; what does not fit goes into staging tables first."""
         every = {table.oid for table in self.tables}
         # Changes are those of one partition: behind a root, they would find rows of all.
         self._set_aside({each.table.oid for each in self._changed if not each.table.has_rows}, is_begun=False)
@@ -126,18 +114,14 @@ class Loading:
     def left_out(self) -> Iterator[NotRestored]:
         """Yield the constraints that were dropped for rows of another time, the last one first.
 
-        So their statements take back, step by step, what was done: a partition is attached before its root gets again
-        what both had lost.
+        So their statements undo it step by step: a partition is attached before its root gets what both had lost.
         """
         steps = self._steps()
         for table, _ in reversed(self._tables):
             yield from staging_tables.left_out(table, steps)
 
     def expected(self) -> dict[int, ContentHash]:
-        """Return the expected content hash of each table, by oid.
-
-        It is computed from the archive's files and the applied changes.
-        """
+        """Return each table's content hash by oid, from the archive's files and the applied changes."""
         steps = self._steps()
         applied = self._applied(steps)
         expected = {}
@@ -202,11 +186,9 @@ class Loading:
         return ledger.read_steps(self._session)
 
     def _load_with_functions(self, misfits: set[int]) -> set[int]:
-        """Load again the tables with constraints or formulas that call functions.
+        """Load again the tables with constraints or formulas that call functions; return those that still misfit.
 
         These may ask other tables, which are there by now, or need a search_path. One that does not help is taken back.
-
-        :return: the oids of the tables that still do not take their rows.
         """
         if not misfits:
             return misfits
@@ -239,10 +221,7 @@ class Loading:
         return set(found)
 
     def _apply(self, tolerated: Collection[int]) -> set[int]:
-        """Bring the tables that were loaded to the position that is restored; return the oids of those that refuse.
-
-        :param tolerated: oids of those that may.
-        """
+        """Bring the loaded tables to the restored position; return the oids of those that refuse, if tolerated."""
         steps = self._steps()
         tables = [_where_it_is(each, steps) for each in self._changed if each.step not in steps]
         tables.sort(key=lambda each: int(each.history.table))  # as their changes are packed
@@ -255,17 +234,14 @@ class Loading:
 
     def _put_aside(self, misfits: Collection[int]) -> None:
         """Start over with tables that do not take their rows, in staging tables."""
-        anew = self._with_same_root(misfits)
-        for label in dict.fromkeys(table.label for table in self.tables if table.oid in anew):
+        oids = self._with_same_root(misfits)
+        for label in dict.fromkeys(table.label for table in self.tables if table.oid in oids):
             self._job.say(f"{label} has conditions that rows break: these come together aside first")
-        self._set_aside(anew)
-        self._load([pair for pair in self.missing(self._steps()) if pair[0].oid in anew], ())
+        self._set_aside(oids)
+        self._load([pair for pair in self.missing(self._steps()) if pair[0].oid in oids], ())
 
     def _with_same_root(self, oids: Collection[int]) -> set[int]:
-        """Return the oids of all tables loaded through the same roots as these.
-
-        Behind a root, their rows cannot be told apart.
-        """
+        """Return the oids of all tables behind the same roots, where their rows cannot be distinguished."""
         roots = {_place(table) for table in self.tables if table.oid in oids}
         return {table.oid for table in self.tables if _place(table) in roots}
 
@@ -281,13 +257,11 @@ class Loading:
             staging_tables.set_aside(self._session, tables, files, keep_computed=computed, is_begun=is_begun)
 
     def _routed(self) -> Sequence[tuple[Table, TableParts]]:
-        """Return the given tables; a root replaces those that are loaded through it."""
         is_same = self._session.info.parameter_status("server_encoding") == self._encoding
         roots = partition_roots(self._session, [table for table, _ in self._given], same_encoding=is_same)
         return [(roots.get(table.oid, table), parts) for table, parts in self._given]
 
     def _bring_back(self, sessions: Sessions) -> None:
-        """Move the rows of staging tables to their own tables."""
         steps = self._steps()
         self._leave_roots(steps)
         aside = [table for table, _ in self._tables if staging_tables.is_aside(table, steps)]
@@ -325,7 +299,6 @@ def _place(table: Table) -> tuple[str, str]:
 
 
 def _where_it_is(changed: ChangedTable, steps: Mapping[str, str]) -> ChangedTable:
-    """Return a changed table, or its staging table where its rows are there."""
     table = changed.table
     return (
         replace(changed, table=staging_tables.staging_table(table, steps))

@@ -45,9 +45,7 @@ def next_room(room: int, last: FinishedWindow, beside: int | None) -> int:
 
 
 def cut_windows(at: int, end: int, room: int, block: str, at_once: int) -> list[WindowTask]:
-    """Cut the next part of the log into windows that are read at a time.
-
-    The slot reads the first one, copies of it the others.
+    """Cut the next part of the log into windows that are read at a time: the first by the slot, others by copies.
 
     :param at: position where it begins.
     :param end: position where the segment ends, which a transaction may have overstepped.

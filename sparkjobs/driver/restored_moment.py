@@ -1,4 +1,4 @@
-"""Recovery target of a restore: its objects, its rows, and where both are not certainly those of the moment."""
+"""Recovery target of a restore: its objects, its rows, and where both are not certainly of one time."""
 
 from __future__ import annotations
 
@@ -62,7 +62,6 @@ class RestoredMoment:
         return passed_entries(self.catalog.tables, renamed_entries(entries, renamed) if renamed else entries)
 
     def _entries_taken(self, server_version: int) -> Sequence[DumpEntry]:
-        """Return the entries of the schema that is taken, with the names that it has there."""
         if isinstance(self._moment, ComposedTarget):
             return self._moment.composed.entries
         block = self._moment.schema.block
@@ -71,10 +70,7 @@ class RestoredMoment:
         return read_entries(read_file(self._store, block.schema_dump), server_version=server_version)
 
     def of_other_moments(self) -> set[int]:
-        """Return the oids of the tables with rows that may not fit the restored schema.
-
-        These rows may be of another point in time than the definitions.
-        """
+        """Return the oids of tables whose rows may be of another point in time than the restored schema."""
         if isinstance(self._moment, ComposedTarget):
             passed = {each.record.oid for each in self._moment.passed}
             return self.older() | passed | set(self._moment.composed.doubtful)

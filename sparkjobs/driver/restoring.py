@@ -61,15 +61,12 @@ _FOR_GOOD = (2, 4, 5)
 """Exit codes of errors that come again as often as it is tried: wrong use, damage, refusals of the server's too."""
 
 
-_TOLD = 20
+_SHOWN = 20
 """Things that are not restored, logged before the work begins, at most; all are in the summary."""
 
 
 class Restoring:
-    """One restore into its target.
-
-    `session` keeps other restores out of the target.
-    """
+    """One restore into its target; `session` keeps other restores out."""
 
     def __init__(
         self,
@@ -78,14 +75,14 @@ class Restoring:
         session: Any,
         claim: ledger.TargetClaim,
         moment: RecoveryTarget,
-        wish: RestoreRequest,
+        request: RestoreRequest,
     ) -> None:
         self._job = job
         self._address = address
         self._session = session
         self._claim = claim
         self._moment = moment
-        self._wish = wish
+        self._request = request
         self._restored_moment = RestoredMoment(job.store, moment)
         self._catalog = self._restored_moment.catalog
         self._parts = self._restored_moment.parts
@@ -96,10 +93,7 @@ class Restoring:
         self.plan = replace(self.plan, not_restored=(*self.plan.not_restored, *self.database.not_restored))
 
     def _begin(self) -> RestorePlan:
-        """Plan the restore and create its ledger, or go on with an unfinished one.
-
-        A dry run changes nothing.
-        """
+        """Plan the restore and create its ledger, or go on with an unfinished one; a dry run changes nothing."""
         left = ledger.read_ledger(self._session)
         if left is not None:
             plan, why = self._taken_up(left)
@@ -110,31 +104,30 @@ class Restoring:
                 self._job.say(self._going_on(left, plan))
                 return plan
             self._make_way(left, why)
-        if not self._wish.is_beside:
+        if not self._request.is_beside:
             check_empty(self._session, self._address)
-        found = Target() if self._wish.data_only else read_target(self._session)
+        found = Target() if self._request.data_only else read_target(self._session)
         plan = self._plan(found)
-        if self._wish.data_only:
+        if self._request.data_only:
             existing_tables.check_without_rows(self._session, [table for table, _ in self._restored(plan)])
         self.roles = self._check_server(plan)
         self._claim_files(plan)
-        if not self._wish.dry_run:
+        if not self._request.dry_run:
             ledger.create_ledger(self._session, self._claim, plan=plan.digest, found=found)
         return plan
 
     def _claim_files(self, plan: RestorePlan) -> None:
-        """Claim the files that are to be read; nothing of this restore is in the target yet, or nothing new.
+        """Claim the files to read, before anything new of this restore is in the target.
 
         Footers do not count: they are most of a file of few rows, and are not decoded where many are read together.
 
         :raises SparkNeededError: this job may not: all that could refuse the restore has been asked.
         """
-        if not self._wish.dry_run:
+        if not self._request.dry_run:
             records = (record for _, parts in self._restored(plan) for record in (parts.base, *parts.changes))
             self._job.claim(sum(file.page_bytes for record in records for file in record.files))
 
     def _taken_up(self, left: ledger.UnfinishedRestore) -> tuple[RestorePlan | None, str]:
-        """Return the plan of an unfinished restore, or the reason not to go on with it."""
         if why := self._claim.difference(left.claim):
             return None, why
         plan = self._plan(left.found)
@@ -148,67 +141,59 @@ class Restoring:
     def _plan(self, found: Target) -> RestorePlan:
         entries = self._restored_moment.entries(self._session.info.server_version)
         stored = {int(parts.base.id): stored_of(parts) for parts in self._parts.values()}
-        wish = self._wish
+        request = self._request
         try:
             plan = make_plan(
                 self._catalog,
                 entries,
                 found,
-                globs=wish.tables,
-                exclude=wish.exclude,
-                maps=NameMaps.parse(wish.map),
+                globs=request.tables,
+                exclude=request.exclude,
+                maps=NameMaps.parse(request.map),
                 stored=dict.fromkeys((table.oid for table in self._catalog.tables), (0, 0, 0))
-                if wish.schema_only
+                if request.schema_only
                 else stored,
             )
             plan = self._emptied(plan)
         except UsageError as error:
-            raise self._restored_moment.explained(error, wish.tables) from error
-        if wish.data_only:
+            raise self._restored_moment.explained(error, request.tables) from error
+        if request.data_only:
             return self._rows_alone(plan)
         others = self._restored_moment.of_other_moments() | plan.empty
         given_up = keys_of(plan.entries, others) | built_on(plan.entries, self._restored_moment.older())
         given_up |= as_partitions(plan.entries, others)
-        plan = replace(plan, borrowed=plan.borrowed | given_up, is_strict=self._wish.strict)
-        if self._wish.has_harmless_roles:
+        plan = replace(plan, borrowed=plan.borrowed | given_up, is_strict=self._request.strict)
+        if self._request.has_harmless_roles:
             plan = without_superusers(plan)
-        if wish.owner or wish.no_owner:
-            created = self._catalog.roles if wish.creates_roles else ()
-            plan = owned_by(self._session, plan, wish.owner, created, is_trusted=wish.trust_source)
-        plan = plan if self._wish.tablespaces == "keep" else without_tablespaces(plan)
-        if self._is_superuser() and not self._wish.trust_source:
-            if not self._wish.has_harmless_roles:
+        if request.owner or request.no_owner:
+            created = self._catalog.roles if request.creates_roles else ()
+            plan = owned_by(self._session, plan, request.owner, created, is_trusted=request.trust_source)
+        plan = plan if self._request.tablespaces == "keep" else without_tablespaces(plan)
+        if self._is_superuser() and not self._request.trust_source:
+            if not self._request.has_harmless_roles:
                 check_namesakes(self._session, owners_of(plan), self._catalog.role_details)
             if not self._is_written_by_key():
                 plan = without_native_code(plan, self._superusers(plan))
             plan = replace(plan, is_built_apart=True, superusers=self._superusers(plan))
-        return within_rights(self._session, plan, strict=self._wish.strict)
+        return within_rights(self._session, plan, strict=self._request.strict)
 
     def _rows_alone(self, plan: RestorePlan) -> RestorePlan:
-        """Return the plan of rows alone, for tables that the target has.
-
-        :raises RefusedError: it lacks some, or they do not take the rows.
-        """
         plan = data_only(plan)
         tables = [table for table, _ in self._restored(plan)]
-        existing_tables.check_existing(self._session, self._address.url, tables, is_trusted=self._wish.trust_source)
+        existing_tables.check_existing(self._session, self._address.url, tables, is_trusted=self._request.trust_source)
         sequences, lacking = existing_tables.present(self._session, plan.sequences)
         left = (*plan.not_restored, *lacking)
-        return replace(plan, sequences=sequences, not_restored=left, is_strict=self._wish.strict)
+        return replace(plan, sequences=sequences, not_restored=left, is_strict=self._request.strict)
 
     def _emptied(self, plan: RestorePlan) -> RestorePlan:
-        """Return a plan without the rows that are not wanted.
-
-        :raises UsageError: a glob matches no table.
-        """
-        wish, catalog = self._wish, self._catalog
-        if wish.schema_only:
+        request, catalog = self._request, self._catalog
+        if request.schema_only:
             return schema_only(plan)
-        if not wish.exclude or wish.tables:
+        if not request.exclude or request.tables:
             return plan
         pages = [catalog.large_objects] if catalog.large_objects else []
         every = catalog.with_fields({"tables": (*catalog.tables, *pages)})
-        tables = every.tree_of(every.matching(wish.exclude, "--exclude"))
+        tables = every.tree_of(every.matching(request.exclude, "--exclude"))
         return without_rows(plan, tables, "--exclude")
 
     def _is_written_by_key(self) -> bool:
@@ -229,16 +214,15 @@ class Restoring:
         return f"{self._session.info.user}, a superuser" if self._is_superuser() else self._session.info.user
 
     def _check_server(self, plan: RestorePlan) -> RolePlan:
-        """Check roles, tablespaces and rights of the server, and return the plan of roles."""
         details = self._catalog.role_details
         roles = plan_roles(
             self._session,
             self._address,
             {*plan.roles, *self._roles_of_database()},
             details,
-            create=self._wish.creates_roles,
-            harmless=self._wish.has_harmless_roles,
-            owners=owners_of(plan) if self._wish.creates_roles else (),
+            create=self._request.creates_roles,
+            harmless=self._request.has_harmless_roles,
+            owners=owners_of(plan) if self._request.creates_roles else (),
         )
         check_tablespaces(self._session, self._address, plan.tablespaces)
         if plan.large_objects:
@@ -246,34 +230,30 @@ class Restoring:
         return roles
 
     def _roles_of_database(self) -> Collection[str]:
-        """Return the roles with settings and privileges on the database that are created with the others."""
         recorded, details = self._catalog.database_settings, self._catalog.role_details
-        if not (self._wish.creates_roles and self._wish.keeps_database_settings and recorded and details):
+        if not (self._request.creates_roles and self._request.keeps_database_settings and recorded and details):
             return ()
         return recorded.roles.intersection(role.name for role in details.roles)
 
     def _plan_database(self) -> DatabasePlan:
-        is_trusted = (self._wish.trust_source or self._is_written_by_key()) and not self._wish.has_harmless_roles
+        is_trusted = (self._request.trust_source or self._is_written_by_key()) and not self._request.has_harmless_roles
         return plan_database(
             self._session,
             self._catalog.database_settings,
-            is_wanted=self._wish.keeps_database_settings,
+            is_wanted=self._request.keeps_database_settings,
             is_trusted=is_trusted,
             new_roles=[role.name for role in self.roles.created],
         )
 
     def _make_way(self, left: ledger.UnfinishedRestore, why: str) -> None:
-        """Drop the objects of another unfinished restore, where nothing else is dropped.
-
-        :raises RefusedError: that one was of everything, or this is a dry run.
-        """
+        """Drop the objects of another unfinished restore, where nothing else is dropped."""
         holds = f"{self._address.url} holds {left.claim.describe()}, and {why}"
         if left.steps and not left.claim.is_undoable:
             raise RefusedError(
                 f"{holds}: go on with that one (--at {left.claim.at}), or drop the database, create it empty and "
                 "restore again"
             )
-        if self._wish.dry_run:
+        if self._request.dry_run:
             raise RefusedError(f"{holds}: the next restore that is not a dry run drops what that has left")
         dropped = ledger.undo(self._session)
         if self._is_superuser():
@@ -283,21 +263,19 @@ class Restoring:
 
     def _going_on(self, left: ledger.UnfinishedRestore, plan: RestorePlan) -> str:
         files = self._files(plan)
-        would = "would go on" if self._wish.dry_run else "going on"
+        would = "would go on" if self._request.dry_run else "going on"
         return f"{would} with run {left.claim.run}'s restore: {_loaded(files, left)} of {len(files)} files were in"
 
     def _files(self, plan: RestorePlan) -> list[tuple[Table, FileRecord]]:
         return files_of(self._restored(plan))
 
     def _restored(self, plan: RestorePlan) -> Iterator[tuple[Table, TableParts]]:
-        """Yield the tables of the target that rows come into, each with its parts."""
         for table in plan.tables:
             parts = self._parts.get(str(table.source.oid))
             if parts is not None and table.source.oid not in plan.empty:
                 yield table.target, parts
 
     def stale(self) -> list[dict[str, Any]]:
-        """Return the tables with older rows, or without rows, each with the reason."""
         tables = (table.source for table in self.plan.tables)
         return self._restored_moment.stale(table for table in tables if table.oid not in self.plan.empty)
 
@@ -310,20 +288,19 @@ class Restoring:
         return {"run": self._left.claim.run, "files": len(done), "rows": sum(file.rows for file in done)}
 
     def run(self) -> dict[str, Any]:
-        """Restore, and return a summary of the result."""
         plan = self.plan
-        told = [f"not restored: {each.what}: {each.reason}" for each in plan.not_restored]
+        lines = [f"not restored: {each.what}: {each.reason}" for each in plan.not_restored]
         self._job.say(
-            *told[:_TOLD], *([f"not restored: {len(told) - _TOLD} more, in the summary"] if told[_TOLD:] else [])
+            *lines[:_SHOWN], *([f"not restored: {len(lines) - _SHOWN} more, in the summary"] if lines[_SHOWN:] else [])
         )
-        if self._wish.tables:
+        if self._request.tables:
             chosen = {table.source.label for table in plan.tables}
             self._job.say(*(f"another table of that name: {each}" for each in self._restored_moment.namesakes(chosen)))
         stale = self.stale()
-        self._job.say(*(_told_stale(each) for each in stale[:_TOLD]))
+        self._job.say(*(_stale_line(each) for each in stale[:_SHOWN]))
         if self._moment.approximate:
             self._job.say(self._moment.approximate)
-        if self._wish.trust_source and self._is_superuser():
+        if self._request.trust_source and self._is_superuser():
             self._job.say(f"code of the source runs with the rights of {self.loaded_by()}")
         unlogged = [table.target.label for table in plan.tables if table.source.persistence == "u"]
         if unlogged:
@@ -349,7 +326,6 @@ class Restoring:
         }
 
     def _run(self) -> tuple[tuple[NotRestored, ...], int]:
-        """Restore, and return further objects that are not restored, with the number of rows."""
         job = self._job
         steps = self._left.steps if self._left else {}
         tables = tuple(self._restored(self.plan))
@@ -357,7 +333,7 @@ class Restoring:
             job.start("sparkjobs.tasks.restore_files")
         late = self._create_roles()
         building = Building(job, self._address, self._session, self.plan, tables, self._loading)
-        if self._wish.data_only:
+        if self._request.data_only:
             late = building.fill(self._check_complete)
         else:
             late = (*late, *building.run(), *run_statements(self._session, self._address, self.database))
@@ -367,13 +343,10 @@ class Restoring:
         return late, rows
 
     def _check_complete(self, late: Sequence[NotRestored]) -> None:
-        """End a strict restore that leaves something out; the ledger stays, so that one that is not strict goes on.
-
-        :raises RefusedError: names it.
-        """
-        if self._wish.strict and late:
+        """End a strict restore that leaves something out; the ledger stays, for one that is not strict."""
+        if self._request.strict and late:
             left = named([f"{each.what} ({each.reason})" for each in late])
-            there = "" if self._wish.data_only else "the rows are there, but "
+            there = "" if self._request.data_only else "the rows are there, but "
             raise RefusedError(f"{there}with --strict nothing may be left out: {left}")
 
     def _login_left(self) -> tuple[NotRestored, ...]:
@@ -383,22 +356,17 @@ class Restoring:
         return (NotRestored(f"(left behind) role {name}", reason, statement),) if name else ()
 
     def _loading(self, address: Address, session: Any) -> Loading:
-        """Return the rows on their way into the target, by a role's address and session."""
         tables = tuple(self._restored(self.plan))
         older, strict = self._with_older_rows(self.plan), self.plan.is_strict
         encoding, pages_by = self._catalog.encoding, self._address
         return Loading(self._job, address, session, tables, older, encoding, is_strict=strict, pages_by=pages_by)
 
     def _with_older_rows(self, plan: RestorePlan) -> set[int]:
-        """Return the oids of the target's tables with rows that may not fit their constraints."""
         others = self._restored_moment.of_other_moments()
         return {table.target.oid for table in plan.tables if table.source.oid in others}
 
     def _create_roles(self) -> tuple[NotRestored, ...]:
-        """Create the missing roles.
-
-        They belong to the server, and stay even if the restore fails.
-        """
+        """Create the missing roles; they belong to the server, and stay even if the restore fails."""
         roles = self.roles
         left = create_roles(self._session, roles)
         if roles.created:
@@ -407,7 +375,7 @@ class Restoring:
             self._job.say(f"{self._session.info.user} is a member of {named(roles.joined)} now, which own something")
         if roles.without_password:
             self._job.say(f"roles that need a password to log in: {named(roles.without_password)}")
-        self._job.say(*(f"left as it is: role {each}" for each in roles.differences[:_TOLD]))
+        self._job.say(*(f"left as it is: role {each}" for each in roles.differences[:_SHOWN]))
         return left
 
     def _what_is_left(self, error: Exception) -> str:
@@ -442,7 +410,7 @@ def _loaded(files: Sequence[tuple[Table, FileRecord]], left: ledger.UnfinishedRe
     return sum(staging_tables.is_loaded(table, file.path, left.steps) for table, file in files)
 
 
-def _told_stale(stale: dict[str, Any]) -> str:
+def _stale_line(stale: dict[str, Any]) -> str:
     as_of = f"as it was at {stale['as_of']}" if stale["as_of"] else "without rows"
     again = f"; whole again at {stale['whole_at']}, {stale['whole_from']}" if stale["whole_at"] else ""
     return f"{stale['table']} is restored {as_of}: {stale['reason']}{again}"

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from holdfast.archive.format.block import Stream
-    from holdfast.archive.format.document import FileRecord, TableRecord
+    from holdfast.archive.format.document import FileRecord
     from holdfast.archive.format.state import State
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.address import Address
@@ -79,7 +79,7 @@ NO_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class OpenBlock:
-    """A block that is not committed yet, with the pieces of it that another driver has read."""
+    """Block that is not committed yet, with the pieces of it that another driver has read."""
 
     begun: BegunBlock
     catalog: Catalog
@@ -99,13 +99,11 @@ class OpenBlock:
 
 
 class SnapshotReader:
-    """Reader of tables in the snapshot that a job was given.
-
-    It reads them into one block.
+    """Reader of tables in the snapshot that a job was given, into one block.
 
     :param state: of the archive, before the block.
     :param source: its name in the archive.
-    :param refuse: is told what is in the snapshot before anything is stored, and raises where it is not to be read.
+    :param refuse: is given what is in the snapshot before anything is stored, and raises where it must not be read.
     """
 
     def __init__(
@@ -165,7 +163,7 @@ class SnapshotReader:
         return [*done, *read]
 
     def describe(
-        self, found: Iterable[FinishedPiece], stream: Stream | None, *, gap: str = "", supplement: bool = False
+        self, read: Iterable[FinishedPiece], stream: Stream | None, *, gap: str = "", supplement: bool = False
     ) -> Block:
         """Return the block that records the read pieces.
 
@@ -173,10 +171,50 @@ class SnapshotReader:
         :param gap: why it begins a new stream.
         :param supplement: it is of tables that start over, among others that are followed on.
         """
-        made = _describe(self._job, self._source, self.snapshot, self.block, found, stream, gap, supplement=supplement)
-        if made.unlogged:
-            self._job.say(f"unlogged, so that a crash of a server empties them: {named(made.unlogged)}")
-        return made
+        begun, catalog, snapshot = self.block.begun, self.block.catalog, self.snapshot
+        files: dict[int, list[FileRecord]] = {}
+        packs: dict[str, FileRecord] = {}
+        for piece in sorted(read, key=lambda piece: piece.number):
+            files.setdefault(piece.table, []).extend(piece.files)
+            packs |= {pack.path: pack for pack in piece.packs}
+        skipped = [table for table in catalog.with_rows() if table.oid not in files]
+        left_out = [] if supplement else skipped
+        unlogged = tuple(table.label for table in catalog.tables if table.persistence == "u" and table.oid in files)
+        if unlogged:
+            self._job.say(f"unlogged, so that a crash of a server empties them: {named(unlogged)}")
+        return Block(
+            id=begun.id,
+            kind="snapshot",
+            run=self._job.run,
+            source=SourceRecord(
+                name=self._source,
+                kind="postgresql",
+                database=catalog.database,
+                version=str(catalog.server_version),
+                system_identifier=snapshot.system_identifier,
+                timeline=snapshot.timeline,
+                database_oid=snapshot.database_oid,
+            ),
+            covers=Coverage(
+                to_position=snapshot.position,
+                from_time=snapshot.taken_at,
+                to_time=snapshot.taken_at,
+                exact=snapshot.exact,
+            ),
+            tables=tuple(table_record(table, files[table.oid]) for table in catalog.with_rows() if table.oid in files),
+            packs=tuple(packs[path] for path in sorted(packs)),
+            catalog=begun.catalog,
+            schema_dump=begun.schema_dump,
+            whole=not skipped,
+            others=tuple(table.oid for table in left_out),
+            not_included=begun.not_included + tuple(not_selected(table.label) for table in left_out),
+            unlogged=unlogged,
+            stream=stream,
+            supplement=supplement,
+            gap=gap,
+            schema_version=begun.schema_version,
+            schema_digest=begun.schema_digest,
+        )
 
 
 def given_snapshot() -> Snapshot:
@@ -194,7 +232,6 @@ def _begin(
     snapshot: Snapshot,
     refuse: Callable[[Catalog, Snapshot], None],
 ) -> OpenBlock:
-    """Store the schema and begin a block with it."""
     job.log.progress("reading the schema")
     with connect(address) as now:
         found = owners_code(now)
@@ -243,62 +280,3 @@ def _go_on(job: Job, state: State, snapshot: Snapshot) -> OpenBlock | None:
         job.say(f"the files of {len(broken)} finished pieces are missing, or not whole: these are read again")
     job.log.go_on(left.block)
     return OpenBlock(left.block, catalog, whole)
-
-
-def _describe(
-    job: Job,
-    source: str,
-    snapshot: Snapshot,
-    block: OpenBlock,
-    found: Iterable[FinishedPiece],
-    stream: Stream | None,
-    gap: str,
-    *,
-    supplement: bool,
-) -> Block:
-    catalog = block.catalog
-    files: dict[int, list[FinishedPiece]] = {}
-    packs: dict[str, FileRecord] = {}
-    for piece in found:
-        files.setdefault(piece.table, []).append(piece)
-        packs |= {pack.path: pack for pack in piece.packs}
-    skipped = [table for table in catalog.with_rows() if table.oid not in files]
-    left_out = [] if supplement else skipped
-    return Block(
-        id=block.begun.id,
-        kind="snapshot",
-        run=job.run,
-        source=SourceRecord(
-            name=source,
-            kind="postgresql",
-            database=catalog.database,
-            version=str(catalog.server_version),
-            system_identifier=snapshot.system_identifier,
-            timeline=snapshot.timeline,
-            database_oid=snapshot.database_oid,
-        ),
-        covers=Coverage(
-            to_position=snapshot.position,
-            from_time=snapshot.taken_at,
-            to_time=snapshot.taken_at,
-            exact=snapshot.exact,
-        ),
-        tables=tuple(_table_record(table, files[table.oid]) for table in catalog.with_rows() if table.oid in files),
-        packs=tuple(packs[path] for path in sorted(packs)),
-        catalog=block.begun.catalog,
-        schema_dump=block.begun.schema_dump,
-        whole=not skipped,
-        others=tuple(table.oid for table in left_out),
-        not_included=block.begun.not_included + tuple(not_selected(table.label) for table in left_out),
-        unlogged=tuple(table.label for table in catalog.tables if table.persistence == "u" and table.oid in files),
-        stream=stream,
-        supplement=supplement,
-        gap=gap,
-        schema_version=block.begun.schema_version,
-        schema_digest=block.begun.schema_digest,
-    )
-
-
-def _table_record(table: Table, pieces: Iterable[FinishedPiece]) -> TableRecord:
-    records = tuple(file for piece in sorted(pieces, key=lambda piece: piece.number) for file in piece.files)
-    return table_record(table, records)

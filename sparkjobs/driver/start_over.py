@@ -1,4 +1,4 @@
-"""Tables that start over in an incremental backup: with a snapshot of their own, joined to the changes up to it."""
+"""Tables that start over in an incremental backup, with a snapshot joined to the changes up to it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from holdfast.postgresql.catalog.table import Table
     from holdfast.storage import ObjectStore
     from sparkjobs.driver.application import Job
-    from sparkjobs.driver.segments import Following, Segment
+    from sparkjobs.driver.followed_tables import FollowedTables
+    from sparkjobs.driver.segments import Segment
     from sparkjobs.driver.snapshot_reader import SnapshotReader
     from sparkjobs.tasks.changes import FinishedWindow
 
@@ -40,11 +41,11 @@ class Restarted:
     pieces: tuple[FinishedPiece, ...]
 
     def block(
-        self, changes: Block, segment: Segment, following: Following, waiting: Mapping[int, WaitingTable]
+        self, changes: Block, segment: Segment, following: FollowedTables, waiting: Mapping[int, WaitingTable]
     ) -> Block:
         """Return the block of these tables' rows.
 
-        :param changes: the block that is committed with it, and ends at the snapshot; `segment` ends there, too.
+        :param changes: the block that is committed with it, and ends at the snapshot, as `segment` does.
         :param waiting: the tables that still have no snapshot.
         """
         stream = segment.stream
@@ -77,7 +78,7 @@ class SegmentEnd:
 
     :param to_begin: those that the run takes a snapshot of next, by `schema.name`, each with the reason.
     :param waiting: all that have none yet, by oid.
-    :param restarted: those that start over here.
+    :param restarted: those that start over.
     """
 
     to_begin: Mapping[str, str]
@@ -86,17 +87,17 @@ class SegmentEnd:
 
 
 def tables_to_restart(
-    store: ObjectStore, following: Following, now: Catalog, snapshots: Callable[[], Iterable[Placed]]
+    store: ObjectStore, following: FollowedTables, now: Catalog, snapshots: Callable[[], Iterable[Placed]]
 ) -> dict[int, str]:
-    """Return the tables that need a snapshot, by oid, each with the reason: they have none, or theirs does not fit.
+    """Return the tables without a snapshot that fits them, by oid, each with the reason.
 
     What cannot be followed has its rows of its last snapshot at every moment, as long as they fit it.
 
-    :param snapshots: returns those that the next changes are joined to; asked where it depends on them.
+    :param snapshots: returns those that the next changes are joined to; called only where it depends on them.
     """
     reasons = following.not_followed
-    found = {table.oid: reasons[table.label] for table in now.tables if table.label in following.to_begin}
-    left = reasons.keys() - set(following.to_begin)
+    found = {table.oid: reasons[table.label] for table in now.tables if table.label in following.starting_over}
+    left = reasons.keys() - set(following.starting_over)
     if not left:
         return found
     live = TableBases()
@@ -120,7 +121,6 @@ def as_waiting(
 ) -> dict[int, WaitingTable]:
     """Return tables that need a snapshot as waiting ones, by oid, each with the obstacle.
 
-    :param restart: as `tables_to_restart` returned them.
     :param last: the block before: since when they wait.
     :param postponed: what is in the way of all.
     """
@@ -141,7 +141,7 @@ def as_waiting(
 
 
 def put_off(waiting: Mapping[int, WaitingTable], tables: Sequence[Table], why: Postponed) -> dict[int, WaitingTable]:
-    """Return the waiting tables, with the reason for those that could not start over now."""
+    """Return the waiting tables, with the reason for those that could not start over."""
     oids = {table.oid for table in tables}
     return {
         oid: each.model_copy(update={"reason": _joined(each.reason, why.reason), "act": why.act})
@@ -173,7 +173,7 @@ def end_of_segment(
     reader: SnapshotReader | None,
     postponed: Postponed | None,
 ) -> SegmentEnd:
-    """Take snapshots of the tables that start over where a segment ends; tables of which that fails wait on.
+    """Take snapshots of the tables that start over where a segment ends; those of which that fails wait on.
 
     :param window: that the segment ends with.
     :param waiting: tables that need a snapshot there.

@@ -6,10 +6,11 @@ which one runs it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,45 +53,43 @@ class Tally:
     results: list[Any] = field(default_factory=list)
 
 
-class Executor(Protocol):
+class Executor(ABC):
     """Runs the tasks of one job."""
 
     @property
+    @abstractmethod
     def cores(self) -> int:
         """Return how many tasks run at a time."""
-        ...
 
     @property
     def is_bounded(self) -> bool:
-        """Say whether only small work may run here."""
-        ...
+        """Return whether only small work may run."""
+        return False
 
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027 - there may be nothing to do
         """Start what is slow to start, before the first task is known, where it runs on this machine."""
-        ...
 
-    def start(self, modules: Sequence[str]) -> None:
+    def start(self, modules: Sequence[str]) -> None:  # noqa: B027
         """Start to import modules for the tasks, without waiting for it."""
-        ...
 
-    def check_reach(self, things: Sequence[ObjectStore | Address]) -> None:
+    def check_reach(self, things: Sequence[ObjectStore | Address]) -> None:  # noqa: B027
         """Check that tasks can open stores and databases where they run.
 
         :raises HoldfastError: they cannot.
         """
-        ...
 
     def settings(self) -> Mapping[str, str]:
         """Return Spark's settings in force; there are none without Spark."""
-        ...
+        return {}
 
+    @abstractmethod
     def survey(self, question: Question | None) -> WorkerSurvey:
-        """Put a question to each worker; None asks for what it tells of itself.
+        """Put a question to each worker; None asks for its own facts.
 
         :raises HoldfastError: there is no worker, or none can be asked.
         """
-        ...
 
+    @abstractmethod
     def run(
         self,
         tasks: Sequence[Any],
@@ -107,8 +106,6 @@ class Executor(Protocol):
         :param at_once: so many tasks at a time, at most; None leaves that to the executor.
         :raises HoldfastError: a task failed for good.
         """
-        ...
 
-    def stop(self) -> None:
+    def stop(self) -> None:  # noqa: B027
         """End the tasks that still run."""
-        ...

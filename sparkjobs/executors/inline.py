@@ -1,7 +1,4 @@
-"""Tasks in the driver's own process, without Java.
-
-They are for small work, and for tests of jobs.
-"""
+"""Tasks in the driver's own process, without Java: for small work, and for tests of jobs."""
 
 from __future__ import annotations
 
@@ -12,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import HoldfastError, sentence
 from locking.store import StoreError
-from sparkjobs.executors import WATCH_S, Tally, closing_generator
+from sparkjobs.executors import WATCH_S, Executor, Tally, closing_generator
 from sparkjobs.executors.survey import survey
 from sparkjobs.executors.worker_facts import facts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from holdfast.postgresql.connection.address import Address
-    from holdfast.storage import ObjectStore
     from sparkjobs.executors import Work
     from sparkjobs.executors.survey import Question, WorkerSurvey
 
@@ -34,10 +29,7 @@ class _Cancelled(BaseException):
 
 @dataclass
 class _Running:
-    """Tasks that run together, with the tally of their results.
-
-    :param tells_results: the tally holds results, too.
-    """
+    """Tasks that run together, with the tally of their results."""
 
     work: Work
     tells_results: bool
@@ -46,7 +38,6 @@ class _Running:
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, task: Any) -> Future[list[Any]]:
-        """Begin a task, and return the future of its results."""
         ended: Future[list[Any]] = Future()
 
         def go() -> None:
@@ -93,13 +84,13 @@ class _Running:
         return found
 
 
-class InlineExecutor:
-    """Executor that runs each task in a thread of this process.
+class InlineExecutor(Executor):
+    """Executor that runs each task in a thread of this process; the thread that waits can be interrupted.
 
-    The thread that waits for them can be interrupted at any time.
+    Tasks that are cancelled end at their next step, or with this process.
 
     :param cores: tasks at a time.
-    :param bounded: only small work may run here.
+    :param bounded: only small work may run in it.
     """
 
     def __init__(self, *, cores: int = 1, bounded: bool = False) -> None:
@@ -108,29 +99,13 @@ class InlineExecutor:
 
     @property
     def cores(self) -> int:
-        """Return how many tasks run at a time."""
         return self._cores
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether only small work may run here."""
         return self._bounded
 
-    def check_reach(self, things: Sequence[ObjectStore | Address]) -> None:
-        """Do nothing: tasks run where the driver has opened all of it."""
-
-    def prepare(self) -> None:
-        """Do nothing: there is nothing to wait for."""
-
-    def start(self, modules: Sequence[str]) -> None:
-        """Do nothing: the first task imports its modules."""
-
-    def settings(self) -> Mapping[str, str]:
-        """Return nothing: there is no Spark."""
-        return {}
-
     def survey(self, question: Question | None) -> WorkerSurvey:
-        """Ask this process, the only one there is."""
         more = {} if question is None else {"answers": list(question([None]))}
         return survey(1, lambda count: [{**facts(), **more}])
 
@@ -165,6 +140,3 @@ class InlineExecutor:
         finally:
             running.is_cancelled = True
         return [result for each in begun for result in each.result()]
-
-    def stop(self) -> None:
-        """Do nothing: tasks that are cancelled end at their next step, or with this process."""

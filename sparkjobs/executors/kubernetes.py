@@ -1,6 +1,6 @@
 """Kubernetes as Spark's cluster: what a driver in a pod needs, and what must not get into the pods of its executors.
 
-Whoever may list the pods of a namespace reads their environment. Source: Spark manual, 'Spark Security', Kubernetes.
+All that may list the pods of a namespace read their environment. Source: Spark manual, 'Spark Security', Kubernetes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def complete(conf: SparkConf, environment: Mapping[str, str]) -> None:
     ):
         if environment.get(variable):
             conf.setIfMissing(setting, environment[variable])
-    # It would have the other files of the driver's configuration folder, whatever they are.
+    # It would have the other files of the driver's configuration folder.
     conf.setIfMissing("spark.kubernetes.executor.disableConfigMap", "true")
 
 

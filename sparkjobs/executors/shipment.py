@@ -89,7 +89,7 @@ def _packed(function: TaskFunction, environment: RemoteEnvironment) -> Shipment:
 
 
 def out_of_reach(things: Sequence[ObjectStore | Address], items: Iterable[Any]) -> Iterator[str]:
-    """Yield a sentence for each store or database that this worker cannot open; the items are only a reason to run."""
+    """Yield a sentence for each store or database that this worker cannot open; the items only make it run."""
     for _ in items:
         for thing in things:
             try:

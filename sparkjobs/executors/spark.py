@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import threading
-from concurrent.futures import ThreadPoolExecutor
+import time
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,9 +19,8 @@ from holdfast.common.cleanup import cleanup
 from holdfast.common.errors import HoldfastError, SparkEndedError, UsageError, sentence
 from holdfast.operations.job_process import DEFAULT_MASTER, LOCAL_VARIABLE, OF_WORKERS
 from holdfast.operations.ready_process import PYTHON_SETTINGS
-from sparkjobs.executors import WATCH_S, Tally, daemon, kubernetes, worker_facts
+from sparkjobs.executors import WATCH_S, Executor, Tally, daemon, kubernetes, worker_facts
 from sparkjobs.executors.shipment import needs, out_of_reach, pack, ship
-from sparkjobs.executors.slots import MOST, ClusterSlots
 from sparkjobs.executors.spark_task import TallyParam, TaskFailure, import_modules, telling
 from sparkjobs.executors.survey import survey, wait_for_executors
 
@@ -37,7 +37,7 @@ _RAISED = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w+): (?!Traceback)(.+)", re.MULTILIN
 
 
 GUARDED = {"spark.authenticate": "true"}
-"""Tasks hold the database's password, and Spark's block service gives them to whoever connects. Run on one machine and
+"""Tasks hold the database's password, and Spark's block service gives them to all that connect. Run on one machine and
 on YARN, Spark makes a secret for each application, which is in memory alone; on Kubernetes it has to come from a file.
 
 Source: Spark manual, 'Spark Security', Authentication.
@@ -67,16 +67,17 @@ _LACKS = (
 )
 """What Spark says of workers that cannot begin a task, and what they have then."""
 
+MOST = 256
+"""Tasks at a time, each of which a thread of the driver waits for."""
+
 RENEWALS = 3
 """How often a task is sent again that failed with credentials which were renewed since."""
 
 _UNGUARDED = "A secret key must be specified via the spark.authenticate.secret config"
 
 
-class SparkExecutor:
-    """Executor that runs each task as one of Spark's.
-
-    The first use of its context starts Spark.
+class SparkExecutor(Executor):
+    """Executor that runs each task as one of Spark's, which the first use of its context starts.
 
     :param operation: is the application's name.
     """
@@ -101,7 +102,7 @@ class SparkExecutor:
             if SparkExecutor._last_stop is not None:
                 SparkExecutor._last_stop.join()
             try:
-                SparkContext._ensure_initialized()  # else a SparkConf knows nothing of what spark-submit was told
+                SparkContext._ensure_initialized()  # else a SparkConf knows nothing of what spark-submit was given
                 conf = SparkConf().setAppName(f"holdfast {self._operation}").setAll([*GUARDED.items()])
                 if LOCAL_VARIABLE in os.environ and not _is_local(conf.get("spark.master")):
                     conf.setMaster(DEFAULT_MASTER)  # of a database that other machines cannot reach
@@ -116,7 +117,7 @@ class SparkExecutor:
             except (OSError, Py4JError, RuntimeError) as error:
                 if _UNGUARDED in str(error):
                     raise UsageError(
-                        "this Spark has no secret by which its processes know each other, and whoever reaches them "
+                        "this Spark has no secret by which its processes know each other, and all that reach them "
                         "could read the database's password: set spark.authenticate and spark.authenticate.secret in "
                         "the configuration of its masters, workers and drivers (a standalone cluster makes none itself)"
                     ) from error
@@ -125,13 +126,7 @@ class SparkExecutor:
 
     @property
     def cores(self) -> int:
-        """Return how many tasks Spark runs at a time."""
         return int(self.context.defaultParallelism)
-
-    @property
-    def is_bounded(self) -> bool:
-        """Return False: Spark takes any work."""
-        return False
 
     def prepare(self) -> None:
         """Begin the imports of workers on this machine, before Spark starts.
@@ -142,16 +137,15 @@ class SparkExecutor:
             self._daemon = daemon.prepare(PYTHON_SETTINGS)
 
     def start(self, modules: Sequence[str]) -> None:
-        """Start Spark, and begin the imports of tasks in as many workers as it has cores.
+        """Start Spark, and begin the imports of tasks in as many workers as it has cores, without waiting.
 
-        Does not wait for them. Java's first job and the workers' imports take a second, in which the driver has other
-        things to do.
+        Java's first job and the workers' imports take a second, in which the driver has other things to do.
         """
         context = self.context
         cores = self.cores
 
         def warm_up() -> None:
-            with suppress(Exception):  # whatever it is, the work itself will say it
+            with suppress(Exception):  # the work itself will say it
                 context.parallelize(range(cores), cores).foreachPartition(partial(import_modules, modules))
 
         threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
@@ -175,11 +169,10 @@ class SparkExecutor:
             raise HoldfastError(f"Spark's workers cannot do what this machine can: {'; '.join(sorted(set(found)))}")
 
     def settings(self) -> Mapping[str, str]:
-        """Return the settings of Spark that are in force."""
         return dict(self.context.getConf().getAll())
 
     def survey(self, question: Question | None) -> WorkerSurvey:
-        """Put a question to each executor of the cluster, whatever is installed there.
+        """Put a question to each executor of the cluster, also where no Holdfast is installed.
 
         :raises HoldfastError: there is no executor, or Python does not start there.
         """
@@ -213,7 +206,6 @@ class SparkExecutor:
     ) -> list[Any]:
         """Run tasks and return their results, in the order of the tasks.
 
-        :raises HoldfastError: a task failed for good, or each time that Spark tried it.
         :raises SparkEndedError: Java has ended.
         """
         tally = self.context.accumulator(Tally(), TallyParam())
@@ -261,10 +253,7 @@ class SparkExecutor:
                 raise
 
     def stop(self) -> None:
-        """Stop Spark's Java, and begin to stop its Python part.
-
-        That one looks only once a second whether it is to end.
-        """
+        """Stop Spark's Java, and begin to stop its Python part, which looks once a second whether it is to end."""
 
         def stop(context: SparkContext) -> None:
             with suppress(Py4JError, OSError):  # it may be gone already
@@ -272,9 +261,54 @@ class SparkExecutor:
 
         if self._context is not None:
             with suppress(Py4JError, OSError):
-                self._context._jsc.stop()  # which ends with this process, whatever it is at
+                self._context._jsc.stop()  # which ends with this process
             SparkExecutor._last_stop = threading.Thread(target=stop, args=[self._context], name="stop", daemon=True)
             SparkExecutor._last_stop.start()
+
+
+class ClusterSlots:
+    """Slots that threads take one of, in no certain order.
+
+    :param count: looks how many there are; is asked once a second at most.
+    """
+
+    def __init__(self, count: Callable[[], int]) -> None:
+        self._count = count
+        self._counted = count()
+        self._when = time.monotonic()
+        self._taken = 0
+        self._is_closed = False
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Wait for a slot, and keep it for the block.
+
+        :raises CancelledError: the slots were closed.
+        """
+        with self._changed:
+            while not self._is_closed and self._taken >= self._there():
+                self._changed.wait(WATCH_S)
+            if self._is_closed:
+                raise CancelledError
+            self._taken += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken -= 1
+                self._changed.notify()
+
+    def close(self) -> None:
+        """Let no thread begin any more."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _there(self) -> int:
+        if time.monotonic() - self._when >= WATCH_S:
+            self._counted, self._when = self._count(), time.monotonic()
+        return self._counted
 
 
 def _renewing(
@@ -307,8 +341,8 @@ def _raise_cause(seen: Tally, error: Exception | None) -> None:
         raise seen.failures[0]
     if isinstance(error, Py4JJavaError):
         for pattern, has in _LACKS:
-            if told := pattern.search(str(error)):
-                has = has.format(*told.groups())
+            if match := pattern.search(str(error)):
+                has = has.format(*match.groups())
                 raise UsageError(f"Spark's workers have {has} (docs/cluster.md)") from error
         raised = _RAISED.findall(str(error))
         failures = [said for kind, said in raised if kind == TaskFailure.__name__]
@@ -328,7 +362,7 @@ def _looking(look: Callable[[], None]) -> Iterator[None]:
     done = threading.Event()
 
     def loop() -> None:
-        look()  # the step is told even of a job that takes no time
+        look()  # the step is shown even of a job that takes no time
         while not done.wait(WATCH_S):
             look()
 

@@ -1,7 +1,4 @@
-"""The part of Spark's tasks around the work itself.
-
-Each worker imports all that this module imports.
-"""
+"""Part of Spark's tasks around the work itself; each worker imports all that this module imports."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ class TallyParam(AccumulatorParam[Tally]):
 def telling(work: Work, tally: Accumulator[Tally], *, results: bool) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """Return the function of a Spark task: the work, reported to the driver.
 
-    :param results: tell of every result, too: those of tasks that ended are known while others go on.
+    :param results: report every result, too: those of tasks that ended are known while others go on.
     """
 
     def run_task(items: Iterable[Any]) -> Iterator[Any]:

@@ -29,7 +29,7 @@ LOOK_S = 0.1
 
 @dataclass(frozen=True)
 class WorkerFacts:
-    """What one executor's Python tells of itself.
+    """Facts that one executor's Python reports of itself.
 
     :param folder: of its executor's own files; with the host, it names the executor.
     :param clock: seconds since 1970.
@@ -54,7 +54,6 @@ class WorkerFacts:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return what names the executor."""
         return self.host, self.folder
 
 
@@ -72,10 +71,7 @@ class WorkerSurvey:
     clocks: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
 
     def add(self, facts: WorkerFacts, begun: float, ended: float) -> None:
-        """Add an answer that was given between two times of this machine's clock.
-
-        Of several, the two that are closest to each other tell of clocks best.
-        """
+        """Add an answer given between two times of this clock; the closest two of several tell of clocks best."""
         self.workers.setdefault(facts.key, facts)
         ahead, unsure = facts.clock - (begun + ended) / 2, (ended - begun) / 2
         if facts.key not in self.clocks or unsure < self.clocks[facts.key][1]:
@@ -85,7 +81,6 @@ class WorkerSurvey:
 def wait_for_executors(count: Callable[[], int]) -> None:
     """Wait until no more executors come.
 
-    :param count: looks how many there are now.
     :raises HoldfastError: none has come.
     """
     seen, since = 0, time.monotonic()
@@ -102,17 +97,16 @@ def wait_for_executors(count: Callable[[], int]) -> None:
 
 
 def survey(count: int, run: Callable[[int], Sequence[Mapping[str, Any]]]) -> WorkerSurvey:
-    """Ask until each executor has answered.
+    """Ask until each of `count` executors has answered.
 
-    :param count: of executors.
-    :param run: runs so many tasks, and returns the facts that each has told.
+    :param run: runs so many tasks, and returns the facts of each.
     """
     found = WorkerSurvey(count)
     for _ in range(ROUNDS):
         begun = time.time()
-        told = run(count)
+        answers = run(count)
         ended = time.time()
-        for each in told:
+        for each in answers:
             found.add(WorkerFacts(**each), begun, ended)
         if len(found.workers) >= count:
             break

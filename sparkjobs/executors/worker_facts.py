@@ -1,4 +1,4 @@
-"""Facts that a worker's Python tells of itself, whatever is installed there.
+"""Facts that a worker's Python reports of itself, also without Holdfast.
 
 This module is pickled by value: it imports nothing but Python's own library, and what may be missing inside functions.
 """
@@ -47,7 +47,7 @@ def answers(question: bytes) -> dict[str, Any]:
     """Return the answers of this process to a question, or why there are none."""
     try:
         return {"answers": list(pickle.loads(question)([None]))}  # noqa: S301 - the driver's own, by its connection
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is said of this worker
+    except Exception as error:  # noqa: BLE001 - it is said of this worker
         return {"error": " ".join(f"{type(error).__name__}: {error}".split())}
 
 

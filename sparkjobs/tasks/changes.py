@@ -66,15 +66,15 @@ MOST_BATCHES = 64
 
 @dataclass(frozen=True)
 class FinishedWindow:
-    """An archived window of a stream.
+    """Archived window of a stream.
 
     :param to_position: the changes of every transaction whose commit record starts before it are in the files.
     :param tables: one for each form of each table, those of a table in order; `packs`: what files of theirs are in.
     :param transactions: None where none has changes of followed tables, or marks.
     :param ddl: positions of commits with which tables were seen to have other columns than before.
     :param passed: tables that were made and dropped in between.
-    :param defined: commits that changed definitions, where the log tells of these.
-    :param uncertain: oids of tables with a column that could not be told: they need a new snapshot.
+    :param defined: commits that changed definitions, where the log has these.
+    :param uncertain: oids of tables with a column that changes do not identify: they need a new snapshot.
     :param messages: how many the server sent; `bounded`: their number may have ended the window.
     :param first: position of the commit record of the first one of `transactions`.
     """
@@ -95,7 +95,7 @@ class FinishedWindow:
 
 @dataclass(frozen=True)
 class WindowTask:
-    """The part of the log that is one window.
+    """Part of the log that is one window.
 
     :param block: id of the block the files are for.
     :param upto: position; transactions whose commit record starts before it are read.
@@ -109,7 +109,7 @@ class WindowTask:
 
 
 class ChangeReader:
-    """The work of a Spark task: read a window of a stream and write its changes to files.
+    """Work of a task: read a window of a stream and write its changes to files.
 
     It holds 128 MiB of changes at most, 64 MiB more that are being written, and one batch of messages, however many
     tables have changed and however large a transaction is. Travels in the task's closure, with password and store
@@ -197,10 +197,7 @@ class ChangeReader:
 
 @dataclass
 class _Pile:
-    """Changes of one form of a table that are not written yet, with the files written before.
-
-    :param size: bytes it takes in memory.
-    """
+    """Changes of one form of a table that are not written yet, with the files written before; `size` in memory."""
 
     form: ChangeForm
     first: int
@@ -236,10 +233,7 @@ class _Pile:
 
 @dataclass(frozen=True)
 class _Lot:
-    """Changes taken from a pile to be written.
-
-    :param stem: of its files.
-    """
+    """Changes taken from a pile to be written to files with this stem."""
 
     pile: _Pile
     stem: str
@@ -253,7 +247,7 @@ class _Lot:
 
 @dataclass(frozen=True)
 class _Stored:
-    """The files that lots have become, and the pack that they are in, if they are."""
+    """Files that lots have become, and the pack that they are in, if they are."""
 
     files: Sequence[tuple[_Pile, list[FileRecord]]]
     pack: FileRecord | None = None
@@ -263,7 +257,6 @@ class _Files:
     """Collector of the changes of each table; they are written while others are decoded.
 
     :param folder: of a table's files, with {} for its oid.
-    :param packs: those that have been stored.
     """
 
     def __init__(
@@ -282,7 +275,6 @@ class _Files:
         self._behind: deque[tuple[Future[_Stored], int]] = deque()
 
     def add(self, batch: ChangeBatch) -> None:
-        """Take changes; those of a table come in order."""
         oid = batch.form.oid
         pile = self._open.get(oid)
         if pile is None or pile.form != batch.form:
@@ -297,7 +289,6 @@ class _Files:
             self._write(*self._largest(self._size - MOST_BYTES // 2))
 
     def finish(self) -> tuple[TableRecord, ...]:
-        """Write the rest, wait, and return the record of each form."""
         self._piles.sort(key=lambda pile: pile.form.oid)
         self._write(*self._piles)
         while self._behind:
@@ -350,7 +341,6 @@ class _Files:
         return _Stored([(pile, [packed.part(file) for file in some]) for pile, some in made], packed.record)
 
     def _settle(self) -> None:
-        """Wait until the oldest write is done, and report it."""
         write, _ = self._behind.popleft()
         stored = write.result()
         self.packs += [stored.pack] if stored.pack else []

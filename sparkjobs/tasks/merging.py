@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from holdfast.archive.files.blocks import read_batches, write_parquet
 from holdfast.archive.files.packs import AtHand
 from holdfast.archive.scan.merge import EVERYTHING, KeyRange, Merge, split_keys
-from holdfast.archive.scan.split import ALL, Share
+from holdfast.archive.scan.table_history import ALL, Share
 from holdfast.postgresql.values.content_hash import ContentHash, digest
 
 if TYPE_CHECKING:
@@ -59,8 +59,6 @@ class MergePiece:
 
 @dataclass(frozen=True)
 class MergedPiece:
-    """The files that a piece has become."""
-
     run: int
     number: int
     files: tuple[FileRecord, ...]
@@ -70,7 +68,7 @@ def cut(store: ObjectStore, run: FormRun, folder: str, *, most: int) -> list[Mer
     """Cut the changes of one form of a table into pieces for single tasks.
 
     :param folder: of the new files.
-    :param most: into so many pieces at most.
+    :param most: pieces, at most.
     """
     count = min(most, -(-run.size // SPLIT_BYTES))
     split = count > 1 and run.key and run.rows
@@ -82,13 +80,12 @@ def cut(store: ObjectStore, run: FormRun, folder: str, *, most: int) -> list[Mer
 
 
 class Merger:
-    """The work of one Spark task: put changes together. Travels in the task's closure, with the store's settings."""
+    """Work of a task: put changes together. Travels in its closure, with the store's settings."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
     def __call__(self, pieces: Sequence[MergePiece], report: Reporter) -> Iterator[MergedPiece]:
-        """Yield the new files of each piece."""
         reads = AtHand(self._store, chain.from_iterable(piece.files for piece in pieces))
         with tempfile.TemporaryDirectory(prefix="holdfast-", ignore_cleanup_errors=True) as spill:
             for piece in pieces:
@@ -101,7 +98,7 @@ class Merger:
 
 
 class Lister:
-    """The work of one Spark task: put the lists of transactions of neighbouring blocks into one file."""
+    """Work of a task: put the lists of transactions of neighbouring blocks into one file."""
 
     def __init__(self, store: ObjectStore, stem: str) -> None:
         self._store = store
@@ -121,7 +118,7 @@ class Lister:
 
 @dataclass(frozen=True)
 class MadeTable:
-    """A table to be made of its snapshot and the changes since, or a share of it.
+    """Table to be made of its snapshot and the changes since, or a share of it.
 
     :param table: as it is at the moment; without stored generated columns.
     :param folder: of the new files.
@@ -134,30 +131,24 @@ class MadeTable:
 
     @property
     def size(self) -> int:
-        """Return the stored bytes that are read for it."""
         changes = (file for record in self.history.changes for file in record.files)
         return sum(file.size for file in (*self.history.base, *changes)) // self.share.count
 
     def shared_out(self, most: int) -> list[MadeTable]:
-        """Return the shares for single tasks: several, where the table is large.
-
-        :param most: into so many shares at most.
-        """
+        """Return the shares for single tasks: several, up to `most`, where the table is large."""
         count = max(1, min(most, -(-self.size // SHARE_BYTES)))
         return [replace(self, share=Share(number, count)) for number in range(count)]
 
 
 @dataclass(frozen=True)
 class MadeShare:
-    """The files that a share of a table's rows has become."""
-
     table: str
     number: int
     files: tuple[FileRecord, ...]
 
 
 class TableMaker:
-    """The work of one Spark task: write the rows of tables as of a position, as a full backup does."""
+    """Work of a task: write the rows of tables as of a position, as a full backup does."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store

@@ -11,10 +11,9 @@ _T = TypeVar("_T")
 
 
 def pack(items: Iterable[_T], weight: Callable[[_T], int], *, room: int, most: int = 100) -> list[list[_T]]:
-    """Pack items into tasks of about `room`, the heaviest first, so that tasks are even.
+    """Pack items into even tasks of about `room`, the heaviest first, neighbours together.
 
-    Ten thousand tiny tables become a few hundred tasks, of neighbours: what is stored together is read by one. What is
-    as heavy as `room` is one alone.
+    Ten thousand tiny tables become a few hundred tasks. What is as heavy as `room` is one alone.
 
     :param most: items in one task, at most.
     """

@@ -54,15 +54,12 @@ MOST_BEHIND = 2
 
 
 def most_pieces(count: int, *, cores: int) -> int:
-    """Return the most pieces that one task reads: as few tasks as keep all cores busy.
-
-    What a task was reading when it died is read again, so that it is bounded.
-    """
+    """Return the most pieces that one task reads: few tasks, but what one reads again when it dies is bounded."""
     return min(max(LOCKED_AT_ONCE, -(-count // cores)), _MOST_PIECES)
 
 
 def task_bytes(pieces: Sequence[Piece], *, cores: int) -> int:
-    """Return the number of bytes that one task reads.
+    """Return how many bytes one task reads.
 
     Tasks are few, since each opens a session, but enough for all cores to end together. What a task was reading when it
     died is read again, so that it is bounded.
@@ -72,12 +69,11 @@ def task_bytes(pieces: Sequence[Piece], *, cores: int) -> int:
 
 
 def is_packed(pieces: Iterable[Piece]) -> bool:
-    """Return whether a backup has enough small pieces to store them in packs."""
     return sum(piece.weight <= SMALL_BYTES for piece in pieces) > PACKED_FROM
 
 
 class PieceReader:
-    """The work of one Spark task: read a bundle of pieces and write each to files of its own.
+    """Work of a task: read a bundle of pieces and write each to files of its own.
 
     Travels to the worker in the task's closure, with the password and the store's settings: never through Spark's
     configuration.
@@ -109,7 +105,7 @@ class PieceReader:
     def __call__(self, pieces: Sequence[Piece], report: Reporter) -> Iterator[FinishedPiece]:
         """Read the pieces and yield each once the store has acknowledged its files."""
 
-        def told(found: Iterable[FinishedPiece]) -> Iterator[FinishedPiece]:
+        def reported(found: Iterable[FinishedPiece]) -> Iterator[FinishedPiece]:
             for piece in found:
                 for file in piece.files:
                     report(file.rows, file.size)
@@ -123,8 +119,8 @@ class PieceReader:
             for first in range(0, len(pieces), LOCKED_AT_ONCE):
                 some = pieces[first : first + LOCKED_AT_ONCE]
                 reader.take(list({each.table.oid: each.table for each in some}.values()))
-                yield from told(self._read(reader, some, behind))
-            yield from told(behind.settle())
+                yield from reported(self._read(reader, some, behind))
+            yield from reported(behind.settle())
 
     def _read(self, reader: SnapshotTableReader, pieces: Sequence[Piece], behind: _Behind) -> Iterator[FinishedPiece]:
         for group in alike(pieces):
@@ -138,7 +134,6 @@ class PieceReader:
         yield from behind.store()
 
     def _write(self, reader: SnapshotTableReader, pieces: Sequence[Piece], store: Writable) -> Iterator[FinishedPiece]:
-        """Read pieces of tables with the same columns, and write each to files of its own."""
         decoder = _decoder(pieces[0].table.columns, self._max_value_bytes)
         for piece, parts in zip(pieces, _by_place(reader.parts(pieces, decoder), len(pieces)), strict=True):
             yield FinishedPiece(
@@ -177,10 +172,7 @@ def _decoder(columns: tuple[Column, ...], max_value_bytes: int) -> Decoder:
 
 
 def alike(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """Group small pieces of tables with the same columns, such as partitions and tenants' tables.
-
-    Large ones come alone.
-    """
+    """Group small pieces of tables with the same columns, such as partitions; large ones come alone."""
     groups: dict[tuple[Column, ...], list[Piece]] = {}
     sizes: dict[tuple[Column, ...], int] = {}
     for piece in pieces:
@@ -206,12 +198,9 @@ def _by_place(parts: Iterable[RowsOfPiece], count: int) -> Iterator[Iterable[Row
 
 
 class _Behind:
-    """Queue of files in memory that other threads store.
-
-    Most of the time of small files is the wait for the store's answer.
+    """Queue of files in memory that other threads store, as most of their time is the wait for the store.
 
     :param packs: where packs of them go; None: they are stored alone.
-    :param loose: what is not being stored yet.
     """
 
     def __init__(self, store: ObjectStore, pool: ThreadPoolExecutor, packs: str | None) -> None:
@@ -223,7 +212,6 @@ class _Behind:
         self._under_way: deque[tuple[list[FinishedPiece], list[Future[None]]]] = deque()
 
     def add(self, piece: FinishedPiece) -> None:
-        """Take a piece, after its files."""
         self._pieces.append(piece)
 
     def store(self) -> Iterator[FinishedPiece]:
@@ -243,8 +231,8 @@ class _Behind:
         first, *others = (
             piece.model_copy(update={"files": tuple(map(pack.part, piece.files))}) for piece in self._pieces
         )
-        told = first.model_copy(update={"packs": (pack.record,)})
-        return [told, *others], [self._pool.submit(self._write, pack.record.path, pack.body)]
+        first = first.model_copy(update={"packs": (pack.record,)})
+        return [first, *others], [self._pool.submit(self._write, pack.record.path, pack.body)]
 
     def _write(self, key: str, body: bytes | memoryview) -> None:
         with self._store.open_write(key) as file:

@@ -41,7 +41,7 @@ NET_BYTES = 256 << 20
 
 
 class FileLoader:
-    """The work of one Spark task: load a few files. Travels in the task's closure, with password and store settings.
+    """Work of a task: load a few files. Travels in its closure, with password and store settings.
 
     :param tolerated: oids of the tables whose rows need not fit yet.
     :param labels: of tables whose rows go aside first, by oid.
@@ -88,13 +88,12 @@ class FileLoader:
 
 
 class FileHasher:
-    """The work of one Spark task: hash the columns of a few files apart, as `hash_apart` does."""
+    """Work of a task: hash the columns of a few files apart, as `hash_apart` does."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
     def __call__(self, files: Sequence[tuple[Table, FileRecord]], report: Reporter) -> Iterator[tuple[int, Apart]]:
-        """Yield the hashes of each file with the oid of its table."""
         for table, record in files:
             yield table.oid, hash_apart(table, read_batches(self._store, record))
             report(record.rows, record.size)
@@ -102,10 +101,7 @@ class FileHasher:
 
 @dataclass(frozen=True)
 class ChangedTable:
-    """A table with the changes since the snapshot that was loaded into it.
-
-    :param table: as it is in the target.
-    """
+    """Table in the target with the changes since the snapshot that was loaded into it."""
 
     table: Table
     history: TableHistory
@@ -117,17 +113,15 @@ class ChangedTable:
 
     @property
     def size(self) -> int:
-        """Return the stored bytes of its changes."""
         return sum(file.size for file in self.files)
 
     @property
     def files(self) -> Sequence[FileRecord]:
-        """Return the files of its changes."""
         return [file for record in self.history.changes for file in record.files]
 
 
 class ChangeApplier:
-    """The work of one Spark task: bring loaded tables to a later position by the net of their changes.
+    """Work of a task: bring loaded tables to a later position by the net of their changes.
 
     :param tolerated: oids of the tables whose rows need not fit.
     """

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from holdfast.archive.files.bounded_parquet import BoundedFile
 from holdfast.archive.files.data_files import new_attempt, read_file
 from holdfast.archive.format.document import FileRecord
 from holdfast.common.errors import DamagedError
 from holdfast.common.field_ids import field_id
+from holdfast.common.value_limit import MAX_VALUE_VARIABLE, max_value_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
@@ -56,11 +56,19 @@ _THREADS_FROM = 256 << 10
 """Bytes of a file: to have the columns of a smaller one decoded by other threads takes longer than decoding them."""
 
 
-class _HashingFile:
-    """File wrapper that hashes the bytes it passes on.
+GROUP_BYTES = 256 << 20
+"""Bytes of a row group in memory, beside its largest value: many times those of one that a backup or a compaction
+writes, which ends with the batch that reaches 32 MiB."""
 
-    The checksum is of what was sent, not of what was read back.
-    """
+FOOTER_BYTES = 64 << 20
+"""Bytes of a footer. That of a table of 1,600 columns has less than a megabyte for each hundred million bytes."""
+
+_WIDTHS = {"BOOLEAN": 1 / 8, "INT32": 4, "FLOAT": 4, "BYTE_ARRAY": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
+"""Bytes of a value in memory at least, by its type in the file."""
+
+
+class _HashingFile:
+    """File wrapper that hashes the bytes it passes on: the checksum is of what was sent."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -71,10 +79,6 @@ class _HashingFile:
         self.closed = False
 
     def begin_footer(self, at: int) -> None:
-        """Record the offset where the footer begins.
-
-        Bytes before it may still be written.
-        """
         self._footer_at = at
 
     @property
@@ -120,9 +124,7 @@ def write_parquet(
     *,
     key: str | None = None,
 ) -> Iterator[FileRecord]:
-    """Write batches to one or more Parquet files, and yield their records.
-
-    The files are named `<stem>[.<part>]-<attempt>.parquet`.
+    """Write batches to Parquet files `<stem>[.<part>]-<attempt>.parquet`, and yield their records.
 
     :param key: column whose least and greatest value are recorded.
     """
@@ -141,10 +143,7 @@ def write_parquet(
 def _write_file(
     store: Writable, path: str, schema: pa.Schema, groups: Iterator[_Group], key: str | None
 ) -> tuple[FileRecord, bool]:
-    """Write row groups until the file is full.
-
-    Returns the file's record, and whether there may be more groups.
-    """
+    """Write row groups until the file is full; return its record, and whether there may be more."""
     rows = 0
     keys = _KeyRange(key)
     more = False
@@ -185,10 +184,7 @@ def _write_file(
 
 
 def _packing(schema: pa.Schema, first: _Group | None) -> dict[str, Any]:
-    """Return the compression and encoding options of a file.
-
-    They are chosen by its first row group. For a tiny one they are off: only their work would be felt.
-    """
+    """Return compression and encoding by the first row group; none for a tiny one, whose work alone would be felt."""
     if first is None or first.size < TINY_BYTES:
         return {"compression": "none", "use_dictionary": False}
     rows = first.rows
@@ -208,7 +204,6 @@ def _leaf(field: pa.Field) -> str:
 
 
 def _is_stored_as_integer(kind: pa.DataType) -> bool:
-    """Return whether Parquet stores values of a type as INT32 or INT64."""
     if pa.types.is_decimal(kind):
         return bool(kind.precision <= _INT64_DIGITS)
     return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
@@ -221,10 +216,10 @@ def _differs(values: pa.ChunkedArray) -> bool:
 
 
 def _with_statistics(schema: pa.Schema, key: str | None) -> list[str]:
-    """Return the columns that have statistics in the file.
+    """Return the columns that have their least and greatest value in the file.
 
-    These are their least and greatest value. The writer copies both, for page and row group: of large values that is
-    four times their size in memory. Values of a key are never large.
+    The writer copies both, for page and row group: of large values that is four times their size in memory. Values of a
+    key are never large.
     """
     return [field.name for field in schema if field.name == key or not _is_text_or_bytes(field.type)]
 
@@ -234,8 +229,6 @@ def _is_text_or_bytes(kind: pa.DataType) -> bool:
 
 
 class _KeyRange:
-    """The least and greatest value of a column, as text."""
-
     def __init__(self, column: str | None) -> None:
         self._column = column
         self._bounds: tuple[object, object] | None = None
@@ -257,17 +250,13 @@ class _KeyRange:
 
 
 class _Group(NamedTuple):
-    """The rows of one row group.
-
-    `size` is in Arrow bytes, which take long to count.
-    """
+    """Rows of one row group, and their Arrow bytes, which take long to count."""
 
     rows: pa.Table
     size: int
 
 
 def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[_Group]:
-    """Collect batches into row groups of about ROW_GROUP_BYTES."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -280,12 +269,61 @@ def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[_Group]:
         yield _Group(pa.Table.from_batches(waiting), size)
 
 
+def open_parquet(body: bytes | memoryview, path: str) -> pq.ParquetFile:
+    """Open a Parquet file in memory, or the end of one from its footer on, if the sizes that it declares are ours.
+
+    A few hundred bytes can stand for gigabytes. A row group of ours has about 32 MiB of values in memory, or one value
+    more. A footer may lie, and a dictionary may repeat large values: against that only signatures help, with which no
+    forged file is read at all.
+
+    :param path: of it, for errors.
+    :raises DamagedError: it would take more memory than a file of ours.
+    """
+    footer = int.from_bytes(memoryview(body)[-8:-4], "little")
+    if footer > FOOTER_BYTES:
+        raise _beyond(path, "its footer has", footer, FOOTER_BYTES)
+    file = pq.ParquetFile(pa.BufferReader(body))
+    _check_sizes(file, path)
+    return file
+
+
+def _check_sizes(file: pq.ParquetFile, path: str) -> None:
+    most = GROUP_BYTES + max_value_bytes()
+    row = sum(_bytes_a_row(field.type) for field in file.schema_arrow)
+    widths = [_WIDTHS.get(leaf.physical_type, leaf.length) for leaf in map(file.schema.column, range(len(file.schema)))]
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        columns = [group.column(each) for each in range(group.num_columns)]
+        values = sum(column.num_values * width for column, width in zip(columns, widths, strict=True))
+        fixed, stored = max(row * group.num_rows, values), sum(column.total_uncompressed_size for column in columns)
+        if fixed > GROUP_BYTES:
+            raise _beyond(path, "a row group has", fixed, GROUP_BYTES)
+        if stored > most:
+            raise _beyond(path, "a row group has", stored, most)
+
+
+def _bytes_a_row(kind: pa.DataType) -> float:
+    """Return the bytes of a row in a column, beside those of its text."""
+    if pa.types.is_null(kind):
+        return 0
+    try:
+        return float(kind.bit_width / 8)
+    except ValueError:  # of any size
+        return 4
+
+
+def _beyond(path: str, what: str, size: float, most: int) -> DamagedError:
+    return DamagedError(
+        f"{path} is no file of ours: {what} {size:,.0f} bytes or more in memory, and no backup writes more than "
+        f"{most:,}. If it holds single values above {max_value_bytes():,} bytes, set {MAX_VALUE_VARIABLE} as the "
+        "backup had it; else put the file back from a copy of the archive"
+    )
+
+
 def read_batches(store: ReadableStore, record: FileRecord) -> Iterator[pa.RecordBatch]:
-    """Yield a data file's rows, one row group at a time.
+    """Yield a data file's rows, one row group at a time, once its checksum is verified.
 
-    The file's checksum is verified first.
-
-    :raises DamagedError: it is not what its record says, or would take more memory than any file of ours.
+    :raises DamagedError: it is not what its record says, or declares more memory than any file of ours.
     """
     return (batch for _, batch in read_groups(store, record))
 
@@ -297,34 +335,31 @@ def read_groups(
     ids: Container[int] | None = None,
     wanted: Callable[[int, int], bool] = lambda start, end: True,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield a data file's rows with their numbers.
-
-    They come as from `read_batches`, each batch with the number of its first row.
+    """Yield a data file's batches as `read_batches` does, each with the number of its first row.
 
     :param ids: of the fields to read, and maybe others; None: all.
-    :param wanted: asked of each row group, with the numbers of its first row in the file and of the one behind its
-        last: whether to read it.
+    :param wanted: whether to read a row group, by the numbers of its first row and of the one behind its last.
     """
-    yield from decode_groups(BoundedFile(read_file(store, record), record.path), record, ids=ids, wanted=wanted)
+    yield from decode_groups(open_parquet(read_file(store, record), record.path), record, ids=ids, wanted=wanted)
 
 
 def decode_groups(
-    file: BoundedFile,
+    file: pq.ParquetFile,
     record: FileRecord,
     *,
     ids: Container[int] | None = None,
     wanted: Callable[[int, int], bool] = lambda start, end: True,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the rows of a data file that was read, as `read_groups` does."""
-    rows = sum(map(file.rows, file.groups))
-    if rows != record.rows:
-        raise DamagedError(f"{record.path} holds {rows} rows; its record says {record.rows}")
-    columns = None if ids is None else [field.name for field in file.schema if field_id(field) in ids]
-    threads = record.size > _THREADS_FROM
+    sizes = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+    if sum(sizes) != record.rows:
+        raise DamagedError(f"{record.path} holds {sum(sizes)} rows; its record says {record.rows}")
+    columns = None if ids is None else [field.name for field in file.schema_arrow if field_id(field) in ids]
     end = 0
-    for group in file.groups:
-        start, end = end, end + file.rows(group)
+    for number, rows in enumerate(sizes):
+        start, end = end, end + rows
         if wanted(start, end):
-            for batch in file.read(group, columns, threads=threads):
+            threads = record.size > _THREADS_FROM
+            for batch in file.read_row_group(number, columns=columns, use_threads=threads).to_batches():
                 yield start, batch
                 start += batch.num_rows

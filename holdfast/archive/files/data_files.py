@@ -25,18 +25,12 @@ REMEDY = "put it back from a copy of the archive, or restore another restore poi
 
 
 def table_folder(source: str, table: str, block: str) -> str:
-    """Return the folder of a table's snapshot files.
-
-    It is named by ids, since names change.
-    """
+    """Return the folder of a table's snapshot files, by ids, since names change."""
     return f"data/{source}/{table}/snapshot/{block}"
 
 
 def new_attempt() -> str:
-    """Return a name that no other attempt has.
-
-    So a retry or a speculative twin overwrites nothing.
-    """
+    """Return a name that no other attempt has: a retry or a speculative twin overwrites nothing."""
     return secrets.token_hex(6)
 
 
@@ -44,10 +38,7 @@ class Writable(Protocol):
     """Store that new files are written to, such as an ObjectStore."""
 
     def open_write(self, key: str) -> AbstractContextManager[IO[bytes]]:
-        """Open a new file for writing.
-
-        It exists once the `with` block has ended well.
-        """
+        """Open a new file, which exists once the `with` block has ended well."""
         ...
 
 
@@ -81,10 +72,7 @@ def read_file(store: ReadableStore, record: FileRecord) -> bytes:
 
 
 def read_at_most(file: IO[bytes], size: int) -> bytes:
-    """Read a file from where it is, up to a number of bytes.
-
-    A file may have grown since it was written, beyond all memory.
-    """
+    """Read up to a number of bytes: a file may have grown beyond all memory."""
     found = []
     while size > 0 and (more := file.read(size)):
         found.append(more)
@@ -93,10 +81,7 @@ def read_at_most(file: IO[bytes], size: int) -> bytes:
 
 
 def read_range(file: IO[bytes], offset: int, size: int) -> bytes:
-    """Read `size` bytes from an offset.
-
-    There are fewer where the file ends before.
-    """
+    """Read `size` bytes from an offset, or fewer where the file ends before."""
     exact = file.raw if isinstance(file, io.BufferedReader) else file  # it would read ahead
     try:
         exact.seek(offset)
@@ -109,9 +94,7 @@ def read_range(file: IO[bytes], offset: int, size: int) -> bytes:
 
 
 def open_file(store: ReadableStore, record: FileRecord) -> IO[bytes]:
-    """Open a file for reading, without verifying its checksum.
-
-    A part of a pack is read whole, and verified.
+    """Open a file without verifying its checksum; a part of a pack is read whole, and verified.
 
     :raises DamagedError: it is missing, or it is a part of a pack and was cut or changed.
     """
@@ -122,9 +105,7 @@ def open_file(store: ReadableStore, record: FileRecord) -> IO[bytes]:
 
 
 def check_file(store: ReadableStore, record: FileRecord) -> None:
-    """Verify an object's size and checksum.
-
-    Few of its bytes are in memory at a time.
+    """Verify an object's size and checksum, with few of its bytes in memory.
 
     :raises DamagedError: as `read_file` does.
     """
@@ -138,29 +119,30 @@ def check_file(store: ReadableStore, record: FileRecord) -> None:
     _compare(store, record, size, found)
 
 
-def check_footer(store: ReadableStore, record: FileRecord) -> None:
-    """Verify the footer of a data file.
+def check_footer(store: ReadableStore, record: FileRecord) -> bytes:
+    """Verify the footer of a data file, and return its bytes, with the size of it that ends the file.
 
-    It describes columns, row groups and pages. Pages have checksums of their own, which readers compare; these are
-    enough where the footer is right. Of files that were written before footers had checksums, all is read.
+    Pages have checksums of their own, which readers compare; these are enough where the footer is right. A file that
+    was written before footers had checksums is read whole.
 
     :raises DamagedError: as `read_file` does.
     """
+    end = (record.offset or 0) + record.size
     if record.footer is None:
         check_file(store, record)
-        return
+        with _there(store, record), store.open_read(record.key) as file:
+            length = int.from_bytes(read_range(file, end - 8, 4), "little") + 8
+            return read_range(file, end - length, length)
     size, _, sha256 = record.footer.partition(":")
     with _there(store, record), store.open_read(record.key) as file:
-        body = read_range(file, (record.offset or 0) + record.size - int(size), int(size))
+        body = read_range(file, end - int(size), int(size))
     if len(body) != int(size) or hashlib.sha256(body).hexdigest() != sha256:
         raise DamagedError(f"{record.path} in {store.url} is damaged: its footer is not what was written: {REMEDY}")
+    return body
 
 
 def pieces(file: IO[bytes]) -> Iterator[memoryview]:
-    """Yield a file's content, piece by piece.
-
-    Each piece is overwritten by the next: new memory would have to be cleared by the system.
-    """
+    """Yield a file's content, in pieces that are overwritten by the next: the system clears new memory."""
     buffer = memoryview(bytearray(PIECE_BYTES))
     read = cast("io.RawIOBase", file).readinto
     while length := read(buffer):
@@ -169,10 +151,7 @@ def pieces(file: IO[bytes]) -> Iterator[memoryview]:
 
 @contextmanager
 def _there(store: ReadableStore, record: FileRecord) -> Iterator[None]:
-    """Raise DamagedError for a file that is missing.
-
-    This includes a file that goes while it is read.
-    """
+    """Raise DamagedError for a file that is missing, or goes while it is read."""
     try:
         yield
     except ObjectNotFound as error:

@@ -1,7 +1,4 @@
-"""Index of the files that an archive names.
-
-It says what each of them holds, and whether it is as it was written.
-"""
+"""Index of the files that an archive names: what each holds, and whether it is as it was written."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ TRANSACTIONS = "transactions"
 
 @dataclass(frozen=True)
 class NamedFile:
-    """A stored file, as a block names it.
+    """Stored file, as a block names it.
 
     :param block: id of the block; `commit`: the one that added it.
     :param holds: `schema.table`, "schema" for what describes the schema, "transactions" for when they were committed;
@@ -46,14 +43,14 @@ class NamedFile:
 
     @property
     def path(self) -> str:
-        """Key in the store."""
+        """Return the key in the store."""
         return self.record.path
 
 
 def files_of(placed: Placed) -> list[NamedFile]:
     """Return every file of a block, by path.
 
-    :raises DamagedError: the commit that tells them is not what was written.
+    :raises DamagedError: the commit that names them is not what was written.
     """
     block = placed.block
     rows: dict[str, list[tuple[TableRecord, FileRecord]]] = {}
@@ -84,7 +81,7 @@ def files_of(placed: Placed) -> list[NamedFile]:
 
 @dataclass(frozen=True)
 class Problem:
-    """A defect of a stored file.
+    """Defect of a stored file.
 
     :param is_as_written: it has the bytes that were written: every copy of it has the same, and none can mend it.
     """
@@ -94,10 +91,7 @@ class Problem:
 
 
 def size_problem(store: ObjectStore, record: FileRecord) -> Problem | None:
-    """Return a problem with a file's existence or size, or None.
-
-    This takes one request.
-    """
+    """Return a problem with a file's existence or size, or None, by one request."""
     try:
         return wrong_size(record, store.head(record.path).size)
     except ObjectNotFound:
@@ -105,12 +99,7 @@ def size_problem(store: ObjectStore, record: FileRecord) -> Problem | None:
 
 
 def wrong_size(record: FileRecord, size: int | None) -> Problem | None:
-    """Compare a file's size with its record.
-
-    Returns the problem; None where there is none.
-
-    :param size: in bytes; None where it is missing.
-    """
+    """Return the problem of a file with this size in bytes (None: it is missing), or None."""
     if size is None:
         return Problem(f"{record.path} is missing")
     return None if size == record.size else Problem(f"{record.path} has {size} bytes instead of {record.size}")
@@ -136,10 +125,7 @@ def content_problem(store: ObjectStore, named: NamedFile) -> Problem | None:
 
 
 def _part_problem(part: FileRecord, pack: bytes) -> Problem | None:
-    """Return the problem of a part of an intact pack, or None.
-
-    Intact means that the pack has the bytes that were written.
-    """
+    """Return the problem of a part of a pack that has the bytes that were written, or None."""
     offset = part.offset or 0
     body = memoryview(pack)[offset : offset + part.size]
     if hashlib.sha256(body).hexdigest() != part.sha256:
@@ -149,17 +135,14 @@ def _part_problem(part: FileRecord, pack: bytes) -> Problem | None:
 
 
 def _parquet_problem(record: FileRecord, body: bytes | memoryview) -> Problem | None:
-    """Decode an intact Parquet file, and return its problem or None.
-
-    The problem is with its pages or the number of its rows. Intact means that it has the bytes that were written.
-    """
+    """Return the problem of a Parquet file that has the bytes that were written, or None."""
     import pyarrow as pa  # sizes, names and checksums are looked at without it
 
-    from holdfast.archive.files.bounded_parquet import BoundedFile
+    from holdfast.archive.files.blocks import open_parquet
 
     try:
-        file = BoundedFile(body, record.path)
-        rows = sum(batch.num_rows for group in file.groups for batch in file.read(group))
+        file = open_parquet(body, record.path)
+        rows = sum(file.read_row_group(group).num_rows for group in range(file.num_row_groups))
     except DamagedError as error:
         return Problem(str(error), is_as_written=True)
     except (pa.ArrowException, OSError) as error:

@@ -1,8 +1,7 @@
-"""Packs: many small files stored as one object.
+"""Packs: many small files stored as one object, since each object costs a store a request.
 
-Each object costs a store a request, and a folder several. What is packed stays what it is, a Parquet file with a
-checksum of its own, at some place in the pack. Whatever deals with objects (copies, verification, vacuum) deals with
-the pack; whoever reads rows reads its part alone.
+What is packed stays a Parquet file with a checksum of its own, at some place in the pack. What deals with objects
+(copies, verification, vacuum) deals with the pack; what reads rows reads its part alone.
 """
 
 from __future__ import annotations
@@ -33,9 +32,8 @@ ROOM_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Pack:
-    """A pack that is not stored yet.
+    """Pack that is not stored yet.
 
-    :param record: of all of it; `body`: its bytes.
     :param offsets: where each file begins, by the path that it would have had alone.
     """
 
@@ -44,7 +42,6 @@ class Pack:
     offsets: Mapping[str, int]
 
     def part(self, file: FileRecord) -> FileRecord:
-        """Return a file's record as a part of the pack."""
         return file.model_copy(update={"path": part_path(self.record.path, self.offsets[file.path])})
 
 
@@ -60,7 +57,6 @@ class Loose:
 
     @contextmanager
     def open_write(self, key: str) -> Iterator[IO[bytes]]:
-        """Collect a file."""
         file = io.BytesIO()
         yield file
         self.files[key] = file.getbuffer()
@@ -68,7 +64,6 @@ class Loose:
 
 
 def make_pack(folder: str, files: Sequence[tuple[FileRecord, memoryview]]) -> Pack:
-    """Concatenate files into a pack for a folder."""
     offsets, end = {}, 0
     for file, content in files:
         offsets[file.path] = end
@@ -84,13 +79,10 @@ def make_pack(folder: str, files: Sequence[tuple[FileRecord, memoryview]]) -> Pa
 
 
 class AtHand:
-    """Store that keeps packs in memory once they are fetched.
-
-    These are packs of which several files will be read, as many as there is room for. Parts of others are read each for
-    itself. Threads may share it.
+    """Store that keeps packs in memory of which several files will be read; threads may share it.
 
     :param files: what will be read.
-    :param room: for how many bytes, about.
+    :param room: bytes of kept packs, about; parts of others are read each for itself.
     :raises ObjectNotFound: from `open_read`, as the store does.
     """
 
@@ -108,7 +100,6 @@ class AtHand:
         self._bodies: dict[str, bytes] = {}
 
     def open_read(self, key: str) -> IO[bytes]:
-        """Open an object."""
         if key not in self._locks:
             return self._store.open_read(key)
         with self._locks[key]:

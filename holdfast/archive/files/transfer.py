@@ -26,9 +26,7 @@ CHUNK_S = 30.0
 
 
 def send_file(source: ObjectStore, target: ObjectStore, file: FileRecord) -> None:
-    """Copy a file of any size to a store that lacks it.
-
-    Within one service, the service itself copies and compares it.
+    """Copy a file of any size to a store that lacks it; within one service, the service copies.
 
     :raises DamagedError: it is missing, or not what was written: then nothing of it appears.
     """
@@ -68,7 +66,7 @@ def is_whole(store: ObjectStore, file: FileRecord) -> bool:
 def replace_file(source: ObjectStore, target: ObjectStore, file: FileRecord) -> None:
     """Replace a damaged file by the source's.
 
-    :raises DamagedError: the source's own is not, either: then nothing is changed.
+    :raises DamagedError: the source's own is not what was written, either: then nothing is changed.
     """
     body = read_file(source, file)
     target.delete(file.path)

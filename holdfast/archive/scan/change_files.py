@@ -1,11 +1,7 @@
-"""Data files of a table, read as one sequence of rows.
-
-Each row has a place, counted from 0, which is the same at every reading.
-"""
+"""Data files of a table, read as one sequence of rows; each row has a place, the same at every reading."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -14,10 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.archive.files.blocks import read_groups
-from holdfast.archive.files.bounded_parquet import GROUP_BYTES
+from holdfast.archive.files.blocks import GROUP_BYTES, decode_groups, open_parquet, read_groups
 from holdfast.archive.files.data_files import read_file
-from holdfast.archive.files.tiny_files import read_files
 from holdfast.archive.scan.projection import Projection
 from holdfast.common.field_ids import LSN, OP, SEQ, field_id
 from holdfast.common.side_by_side import do_side_by_side
@@ -44,19 +38,13 @@ _KEPT_BYTES: Final = 16 << 20
 AT_ONCE: Final = 4
 """Small files that are read at the same time: from a cloud, each takes a request's time."""
 
-AWAY_S: Final = 0.002
-"""A small file that is read in less is on this machine: threads would take longer to take turns than to read."""
-
-TRIED_FILES: Final = 3
-"""Small files of which one tells, read in less, that they are on this machine: it may have been busy with others."""
-
 _FEW_ROWS: Final = 8192
 """No more are in a small file, so that few of those at once take little memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """Some rows of a file, or of several small ones.
+    """Rows of a file, or of several small ones.
 
     :param start: the place of the first one.
     """
@@ -66,21 +54,16 @@ class FileRows:
 
     @property
     def end(self) -> int:
-        """Return the place after the last row."""
         return self.start + len(self.batch)
 
     def column(self, number: int) -> pa.Array:
-        """Return the column with this field id."""
         return self.batch.column([field_id(each) for each in self.batch.schema].index(number))
 
     def places(self) -> pa.Array:
-        """Return the place of each row."""
         return pa.array(np.arange(self.start, self.end, dtype=np.int64))
 
 
 class Files:
-    """Data files in a certain order."""
-
     def __init__(self, store: ReadableStore, files: Sequence[FileRecord]) -> None:
         self._store = store
         self._files = files
@@ -90,12 +73,9 @@ class Files:
     def read(
         self, wanted: Callable[[int, int], bool] = lambda start, end: True, *, ids: Container[int] | None = None
     ) -> Iterator[FileRows]:
-        """Yield the files' rows, at most a row group at a time.
+        """Yield the files' rows, at most a row group at a time; those of small files come together.
 
-        Those of small files come together.
-
-        :param wanted: asked of each file, of each row group of a large one, or of small ones together, with
-            the places of the first row and behind the last: whether to read it.
+        :param wanted: whether to read rows, by the places of the first one and behind the last.
         :param ids: of the fields to read, and maybe others; None: all.
         """
         end = 0
@@ -126,14 +106,11 @@ class Files:
     def _batches(
         self, number: int, files: Sequence[FileRecord], ids: Container[int] | None
     ) -> Iterable[pa.RecordBatch]:
-        """Return the rows of a run of files.
-
-        Where they are few they are kept, since most are read twice.
-        """
+        """Return the rows of a run of files; few are kept, since most are read twice."""
         if number in self._kept:
             return self._kept[number]
         if any(not _is_small(file) for file in files):
-            return _joined(batch for file in files for batch in self._read(file, ids))
+            return _joined(batch for file in files for _, batch in read_groups(self._store, file, ids=ids))
         keep = self._room > 0
         batches = iter(_joined(self._small(files, None if keep else ids)))
         found: list[pa.RecordBatch] = []
@@ -152,32 +129,14 @@ class Files:
         return found
 
     def _small(self, files: Sequence[FileRecord], ids: Container[int] | None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of small files."""
-        return read_files(zip(files, self._bodies(files), strict=True), ids=ids)
-
-    def _bodies(self, files: Sequence[FileRecord]) -> Iterator[bytes]:
-        """Yield the bytes of small files.
-
-        Several are read at a time where each takes its time.
-        """
-
         def read(file: FileRecord) -> bytes:
             return read_file(self._store, file)
 
-        left = list(files)
-        for file in left[:TRIED_FILES]:
-            began = time.perf_counter()
-            body = read(file)
-            is_away = time.perf_counter() - began >= AWAY_S
-            yield body
-            del left[0]
-            if not is_away:
-                yield from map(read, left)
-                return
-        yield from do_side_by_side(read, left, at_once=AT_ONCE)
-
-    def _read(self, file: FileRecord, ids: Container[int] | None) -> Iterator[pa.RecordBatch]:
-        return (batch for _, batch in read_groups(self._store, file, ids=ids))
+        # On this machine, threads would take longer to take turns than to read.
+        is_away = "://" in self._store.url
+        bodies = do_side_by_side(read, files, at_once=AT_ONCE) if is_away else map(read, files)
+        for file, body in zip(files, bodies, strict=True):
+            yield from (batch for _, batch in decode_groups(open_parquet(body, file.path), file, ids=ids))
 
     def _runs(self) -> Iterator[list[FileRecord]]:
         """Yield the files in their order, small ones together."""
@@ -198,10 +157,7 @@ def _is_small(file: FileRecord) -> bool:
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small batches of one form.
-
-    The work on a part takes longer than that on its rows.
-    """
+    """Join small batches of one form: the work on a part takes longer than that on its rows."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -216,10 +172,7 @@ def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class Shaper:
-    """Conversion of parts in several forms to one.
-
-    A form is looked at once for all consecutive parts that have it.
-    """
+    """Conversion of parts in several forms to one."""
 
     def __init__(self, wanted: pa.Schema, missing: Mapping[int, pa.Scalar]) -> None:
         self.wanted = wanted
@@ -228,23 +181,18 @@ class Shaper:
         self._shape: Projection | None = None
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch in the wanted form."""
         if self._shape is None or self._written is None or not batch.schema.equals(self._written, check_metadata=True):
             self._written, self._shape = batch.schema, Projection(batch.schema, self.wanted, self._missing)
         return self._shape.apply(batch)
 
 
 def within(part: FileRows, since: int, upto: int) -> pa.Array:
-    """Return a mask of the changes between two positions.
-
-    The positions are those of their transactions.
-    """
+    """Return a mask of the changes of transactions between two positions."""
     lsn = part.column(LSN)
     return pc.and_(pc.greater_equal(lsn, since), pc.less(lsn, upto))
 
 
 def order_of(lsn: int, seq: int) -> int:
-    """Return one number that changes are ordered by."""
     return (lsn << _BITS) + seq
 
 

@@ -30,7 +30,7 @@ def open_engine(memory_bytes: int, spill: Path) -> Iterator[duckdb.DuckDBPyConne
     """Open a database in memory that reads only registered data.
 
     :param memory_bytes: DuckDB's own limit; a batch being read or given out comes on top.
-    :param spill: a folder for what does not fit; what is written there is gone at the end.
+    :param spill: a folder for what does not fit, which is empty again at the end.
     """
     import duckdb  # most merges are of so little that they do without it
 
@@ -48,10 +48,7 @@ def open_engine(memory_bytes: int, spill: Path) -> Iterator[duckdb.DuckDBPyConne
 
 @contextmanager
 def apart(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Create the tables of the block in a database of their own.
-
-    It goes with the block. To open an engine takes 13 ms, and this a fifth of one.
-    """
+    """Create the tables of the block in a database that goes with it: a fifth of the 13 ms that an engine takes."""
     connection.execute("attach ':memory:' as apart")
     connection.execute("use apart")
     with cleanup(lambda: connection.execute("use memory"), lambda: connection.execute("detach apart")):

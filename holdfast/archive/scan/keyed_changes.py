@@ -1,9 +1,8 @@
-"""Changes of a keyed table that count in the end.
+"""Changes of a keyed table that count in the end, and where the values are that these do not hold.
 
-Values that these do not hold are located in other changes or in the snapshot. Only keys, the order and the kind of
-changes are looked at here. A row's *life* begins where it is inserted (or in the snapshot) and ends where it is
-deleted; one that was moved to another key goes on under that, which matters where it took along values that the log
-does not repeat. A life is named by the order of its first change.
+Only keys, the order and the kind of changes are looked at here. A row's *life* begins where it is inserted (or in the
+snapshot) and ends where it is deleted; one that was moved to another key goes on under that, which matters where it
+took along values that the log does not repeat. A life is named by the order of its first change.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ PARTIAL: Final = 2
 _INSERTS: Final = f"({INSERT}, {INSERT + PARTIAL})"
 
 
-class Touched:
-    """The changes of a keyed table, reduced to those that count.
+class KeyedChanges:
+    """Changes of a keyed table, reduced to those that count.
 
     :param emptied: the order of the last change that emptied the table; what was before counts no more.
     """
@@ -47,7 +46,6 @@ class Touched:
         self.emptied: int | None = None
 
     def load(self, changes: Files) -> None:
-        """Load all changes up to the position."""
         columns = ", ".join(f"{name_of(field)} {sql_type(field.type)}" for field in self._key)
         self._sql.execute(f"create table events ({columns}, o hugeint, code tinyint, u integer[], pos bigint)")
         shaper = Shaper(self._key, {})
@@ -75,10 +73,7 @@ class Touched:
         self._sql.unregister("incoming")
 
     def settle(self) -> None:
-        """Find the last change of every key.
-
-        Table `picks` gets the places of the rows to give out.
-        """
+        """Find the last change of every key: table `picks` gets the places of rows to give out."""
         self._sql.execute(
             f"create table net as select {self._k}, max(o) as o, arg_max(code, o) as code, arg_max(pos, o) as pos, "
             f"arg_min(code, o) as first from events group by {self._k}"
@@ -107,7 +102,6 @@ class Touched:
         return int(self._sql.execute(f"select count(*) from {what}").fetchall()[0][0])
 
     def _complete(self) -> None:
-        """Locate the values that the last changes do not hold."""
         self._sql.execute(
             f"create table lives as select *, coalesce(max(case when code in {_INSERTS} then o end) over w, "
             f"min(o) over w) as life from events window w as (partition by {self._k} order by o)"
@@ -134,10 +128,9 @@ class Touched:
             self._sql.execute(f"drop table {name}")
 
     def _follow_moves(self) -> None:
-        """Create table `moved`: the first life of each moved row.
+        """Create table `moved`: each life that took values along, with the one it began as.
 
-        It has each life that took values along, with the one it began as. Each step doubles the number of moves that
-        are behind a row, so that any number needs few.
+        Each step doubles the number of moves that are behind a row, so that any number needs few.
         """
         self._sql.execute(
             "create table moved as select e.life, d.life as root from lives e "
@@ -152,10 +145,7 @@ class Touched:
             )
 
     def _find_origins(self) -> None:
-        """Fill table `lacking`: rows that take values from the snapshot.
-
-        It also has whether the snapshot's row has the same key.
-        """
+        """Fill table `lacking`: rows that take values from the snapshot, and whether its row has the same key."""
         same = " and ".join(f"r.{name} is not distinct from p.{name}" for name in self._names)
         keys = ", ".join(f"r.{name}" for name in self._names)
         self._sql.execute(
@@ -168,10 +158,7 @@ class Touched:
         self._sql.execute("insert into lacking select pos, u, same from origins")
 
     def needs_base(self) -> bool:
-        """Return whether values must be read from the snapshot.
-
-        They are of rows that have another key now.
-        """
+        """Return whether rows that have another key now need values of the snapshot."""
         return bool(self._count("lacking where not same"))
 
     def find_in_base(self, base: Files) -> None:

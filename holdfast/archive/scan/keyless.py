@@ -1,7 +1,4 @@
-"""The net changes of a table without a key.
-
-They are how often each row was added, less how often it was taken away.
-"""
+"""Net changes of a table without a key: how often each row was added, less how often it was taken away."""
 
 from __future__ import annotations
 
@@ -24,10 +21,7 @@ _LONG: Final = 64
 
 
 def alike(field: pa.Field, name: str) -> list[tuple[str, str]]:
-    """Return SQL that distinguishes all values of a field.
-
-    It is the same for two values only if these are, also 0 and -0. Each expression comes with its type.
-    """
+    """Return SQL expressions, with their types, that are the same for two values only if these are; 0 is not -0."""
     if pa.types.is_floating(field.type):
         return [(name, sql_type(field.type)), (f"signbit({name})", "boolean")]
     if pa.types.is_string(field.type):
@@ -38,8 +32,8 @@ def alike(field: pa.Field, name: str) -> list[tuple[str, str]]:
     return [(name, sql_type(field.type))]
 
 
-class Balance:
-    """The changes of a keyless table, counted.
+class KeylessChanges:
+    """Changes of a keyless table, counted.
 
     :param emptied: the order of the last change that emptied the table; what was before counts no more.
     """
@@ -55,7 +49,6 @@ class Balance:
         self.emptied: int | None = None
 
     def load(self, changes: Files) -> None:
-        """Load all changes up to the position."""
         shaper = Shaper(self._history.wanted, self._history.missing)
         for part in changes.read():
             chosen = within(part, self._history.since, self._history.upto)
@@ -77,10 +70,7 @@ class Balance:
         self._sql.unregister("incoming")
 
     def settle(self) -> None:
-        """Find the rows that are more or fewer now.
-
-        Table `picks` gets a place of each.
-        """
+        """Find the rows that are more or fewer now: table `picks` gets a place of each."""
         self._sql.execute(
             "create table picks as select pos, case when n > 0 then 'I' else 'D' end as op, abs(n)::bigint as count "
             f"from (select min(pos) as pos, sum(n) as n from events group by {self._names}) where n <> 0 order by pos"

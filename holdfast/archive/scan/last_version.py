@@ -1,10 +1,10 @@
-"""The rows of a table at a position, found by keys alone.
+"""Rows of a table at a position, found by keys alone.
 
 The last change of each key then holds all of its row. Of the snapshot's rows those stay whose key no change has; of the
 changes, the last of each key. So only the keys of the changes are read first, and a place is kept in memory for each;
-rows pass by as they are, a row group at a time, and never go through a database. What cannot be told in this way is
-left to others before any row is given out: values that the log did not repeat, a truncation, a key that is not one
-whole number, more keys than there is memory for.
+rows pass by a row group at a time, and never go through a database. What cannot be decided in this way is left to
+others before any row is given out: values that the log did not repeat, a truncation, a key that is not one whole
+number, more keys than there is memory for.
 """
 
 from __future__ import annotations
@@ -20,32 +20,31 @@ import pyarrow.compute as pc
 from holdfast.archive.files.blocks import read_groups
 from holdfast.archive.scan.change_files import Files, Shaper, within
 from holdfast.archive.scan.row_index import GONE, OutOfRoomError, Slots, Sorted
-from holdfast.archive.scan.sequence import Sequenced
 from holdfast.common.field_ids import EXACT_FIELD_IDS, LSN, OP, SEQ, UNCHANGED, field_id, number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from holdfast.archive.format.document import FileRecord
     from holdfast.archive.scan.change_files import FileRows
-    from holdfast.archive.scan.row_index import Places
-    from holdfast.archive.scan.split import Share
-    from holdfast.archive.scan.table_history import TableHistory
+    from holdfast.archive.scan.row_index import RowIndex
+    from holdfast.archive.scan.table_history import Share, TableHistory
     from holdfast.storage import ObjectStore
 
 _MOST_CHANGES: Final = 1 << 31
 """A place is 32 bits."""
 
+Order = tuple[int, int]
+"""Position and number inside the transaction."""
+
 _WORK_OF_ROW: Final = 2
 """To give out a row of a change takes about twice as long as to read a change."""
 
 
-def find_newest(store: ObjectStore, history: TableHistory, memory_bytes: int) -> Newest | None:
-    """Read the keys of all changes up to the position.
-
-    It returns None where they are not enough to find the rows.
+def find_newest(store: ObjectStore, history: TableHistory, memory_bytes: int) -> LastVersions | None:
+    """Read the keys of all changes up to the position; None where they are not enough to find the rows.
 
     :param memory_bytes: for the keys.
     :raises DamagedError: a file is not what was written.
@@ -58,13 +57,13 @@ def find_newest(store: ObjectStore, history: TableHistory, memory_bytes: int) ->
     changes = Files(store, files)
     ids = {number + more for number in history.key for more in (0, EXACT_FIELD_IDS)} | {LSN, SEQ, OP, UNCHANGED}
     try:
-        told = all(found.add(part) for part in changes.read(ids=ids))
-        return Newest(store, history, key, changes, found.places, found.places.rows()) if told else None
+        is_enough = all(found.add(part) for part in changes.read(ids=ids))
+        return LastVersions(store, history, key, changes, found.places, found.places.rows()) if is_enough else None
     except OutOfRoomError:
         return None
 
 
-def _room_for(files: list[FileRecord], memory_bytes: int) -> Places:
+def _room_for(files: list[FileRecord], memory_bytes: int) -> RowIndex:
     ranges = [file.key_range for file in files if file.rows]
     known = [(int(each[0]), int(each[1])) for each in ranges if each is not None]
     if known and len(known) == len(ranges):
@@ -75,9 +74,7 @@ def _room_for(files: list[FileRecord], memory_bytes: int) -> Places:
 
 
 class _Last:
-    """Search for the last change of each key."""
-
-    def __init__(self, history: TableHistory, key: pa.Schema, places: Places) -> None:
+    def __init__(self, history: TableHistory, key: pa.Schema, places: RowIndex) -> None:
         self.places = places
         self._history = history
         self._shaper = Shaper(key, {})
@@ -110,14 +107,69 @@ class _Last:
         return True
 
 
+class Sequenced:
+    """Running check that stored changes are in log order for each key, so that the last one is its newest.
+
+    Blocks follow each other in the log. In each of them, changes stand as they happened, or, where blocks were joined,
+    by key and only then as they happened. Nothing says which of both it is, so it is looked at.
+
+    :param sizes: how many there are in each record, one after the other.
+    """
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self._ends = np.cumsum(sizes, dtype=np.int64)
+        self._record = -1
+        self._before: Order = (-1, -1)
+        self._newest: Order = (-1, -1)
+        self._last: tuple[Order, int] | None = None
+        self._in_time = True
+        self._by_key = True
+
+    def go_on(
+        self,
+        places: NDArray[np.int64],
+        keys: NDArray[np.int64],
+        lsn: NDArray[np.int64],
+        seq: NDArray[np.int64],
+    ) -> bool:
+        """Return whether these changes follow those before in order.
+
+        :param places: which they are, of all in the records; some may be left out.
+        """
+        records = np.searchsorted(self._ends, places[[0, -1]], side="right")
+        cuts = np.searchsorted(places, self._ends[records[0] : records[1]]).tolist()
+        for number, (start, end) in enumerate(zip([0, *cuts], [*cuts, len(places)], strict=True)):
+            some = slice(start, end)
+            if start < end and not self._fit(int(records[0]) + number, keys[some], lsn[some], seq[some]):
+                return False
+        return True
+
+    def _fit(self, record: int, keys: NDArray[np.int64], lsn: NDArray[np.int64], seq: NDArray[np.int64]) -> bool:
+        if record != self._record:
+            self._record, self._before, self._last = record, self._newest, None
+            self._in_time = self._by_key = True
+        if self._last is not None:  # the step from the changes before is one as all others
+            (before, number), key = self._last
+            lsn, seq = np.concatenate([[before], lsn]), np.concatenate([[number], seq])
+            keys = np.concatenate([[key], keys])
+        later = (lsn[1:] > lsn[:-1]) | ((lsn[1:] == lsn[:-1]) & (seq[1:] > seq[:-1]))
+        self._in_time = self._in_time and bool(later.all())
+        self._by_key = self._by_key and bool(((keys[1:] > keys[:-1]) | ((keys[1:] == keys[:-1]) & later)).all())
+        self._last = (int(lsn[-1]), int(seq[-1])), int(keys[-1])
+        oldest = int(lsn.min())
+        newest = int(lsn.max())
+        self._newest = max(self._newest, (newest, int(seq[lsn == newest].max())))
+        return (self._in_time or self._by_key) and (oldest, int(seq[lsn == oldest].min())) > self._before
+
+
 def _numbers(key: pa.Array) -> NDArray[np.int64]:
     numbers: NDArray[np.int64] = key.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     return numbers
 
 
 @dataclass(frozen=True)
-class Newest:
-    """The rows at the position.
+class LastVersions:
+    """Rows at the position.
 
     :param places: of the keys that changes have.
     :param rows: the places of the changes whose rows are there, in order.
@@ -127,13 +179,11 @@ class Newest:
     history: TableHistory
     key: pa.Schema
     changes: Files
-    places: Places
+    places: RowIndex
     rows: NDArray[np.int32]
 
     def batches(self, share: Share) -> Iterator[pa.RecordBatch]:
-        """Yield a share of the rows in the wanted form.
-
-        Those of the snapshot come first.
+        """Yield a share of the rows in the wanted form, those of the snapshot first.
 
         :raises DamagedError: a file is not what was written.
         """
@@ -160,11 +210,7 @@ class Newest:
             yield shaper.apply(part.batch if len(rows) == len(part.batch) else part.batch.take(pa.array(rows)))
 
     def _shared(self, share: Share) -> NDArray[np.int32]:
-        """Return a share of the places.
-
-        It is of about as much work as others, not of as many rows. The newest changes have most of the rows, and of the
-        others as many must be read for few.
-        """
+        """Return a share of the places: of as much work as others, as the newest changes have most of the rows."""
         count = len(self.rows)
 
         def work(number: int) -> int:
@@ -177,9 +223,7 @@ class Newest:
 
 
 def snapshot_rows(store: ObjectStore, history: TableHistory, share: Share) -> Iterator[pa.RecordBatch]:
-    """Yield a share of the snapshot's rows as they were written.
-
-    Only files and row groups of the share are read.
+    """Yield a share of the snapshot's rows as they were written, reading only its row groups.
 
     :raises DamagedError: a file is not what was written.
     """
@@ -192,10 +236,6 @@ def snapshot_rows(store: ObjectStore, history: TableHistory, share: Share) -> It
 
 
 def _between(store: ObjectStore, file: FileRecord, first: int, behind: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file between two numbers.
-
-    The second one is not among them.
-    """
     for start, batch in read_groups(store, file, wanted=lambda start, end: first < end and start < behind):
         skip = max(0, first - start)
         yield batch.slice(skip, max(0, min(behind - start, batch.num_rows) - skip))

@@ -1,9 +1,9 @@
-"""Merge of a table's changes of one form, in bounded memory.
+"""Merge of a table's changes of one form, sorted by key, position and order, in bounded memory.
 
-They are sorted by key, position and order. What fits is sorted in memory. Of more, each row goes to one of several
-files beside, by ranges of its key, and each of those is sorted alone; one that turns out too large is spread once more.
-Where a single value of the key's first column has more rows than fit, DuckDB sorts the keys alone, to say where each
-row goes: no row goes through DuckDB, which takes 2048 of them at a time, however large they are.
+What fits is sorted in memory. Of more, each row goes to one of several files beside, by ranges of its key, and each of
+those is sorted alone; one that turns out too large is spread once more. Where a single value of the key's first column
+has more rows than fit, DuckDB sorts the keys alone, to say where each row goes: no row goes through DuckDB, which takes
+2048 of them at a time, however large they are.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from holdfast.archive.files.blocks import read_batches, write_parquet
-from holdfast.archive.files.bounded_parquet import BoundedFile
-from holdfast.archive.files.data_files import open_file, read_file
+from holdfast.archive.files.data_files import open_file
 from holdfast.archive.scan.engine import open_engine
 from holdfast.archive.scan.projection import name_of, sql_type
 from holdfast.common.errors import DamagedError
@@ -59,19 +58,16 @@ _SAMPLED_VALUES: Final = 4096
 
 @dataclass(frozen=True)
 class KeyRange:
-    """A range of changes, by the first column of their key.
-
-    Several tasks share the work by ranges; each row is in exactly one of them.
+    """Range of changes by the first column of their key; each row is in exactly one.
 
     :param low: the least value, as an array of one; None: no bound.
-    :param high: the first value behind; None: no bound, and rows without a value are here, too.
+    :param high: the first value behind; None: no bound, and rows without a value are in it, too.
     """
 
     low: pa.Array | None = None
     high: pa.Array | None = None
 
     def has(self, values: pa.Array) -> pa.Array:
-        """Return a mask of the values in the range."""
         chosen = pa.repeat(pa.scalar(value=True), len(values))
         if self.low is not None:
             chosen = pc.invert(pc.fill_null(pc.less(values, self.low[0]), fill_value=False))
@@ -80,16 +76,11 @@ class KeyRange:
         return chosen
 
 
-_WHOLE_BYTES = 4 << 20
-"""Bytes of a file that is sampled in bounded memory."""
-
 EVERYTHING: Final = KeyRange()
 
 
 def split_keys(store: ReadableStore, files: Sequence[FileRecord], key: int, count: int) -> tuple[KeyRange, ...]:
-    """Split keys into ranges with about as many changes each.
-
-    The ranges are judged by some of the changes. There are fewer of them where keys are few.
+    """Split keys into ranges with about as many changes each, judged by a sample; fewer where keys are few.
 
     :param key: number of the first column of the key.
     """
@@ -98,48 +89,29 @@ def split_keys(store: ReadableStore, files: Sequence[FileRecord], key: int, coun
 
 
 def _sample(store: ReadableStore, files: Sequence[FileRecord], key: int) -> list[pa.Array]:
-    """Sample a column's values from files all along the log.
-
-    They are not compared with any checksum, and say nothing but where to cut.
-    """
+    """Sample a column from files all along the log; unverified, as it decides only where to cut."""
     chosen = files[:: max(1, len(files) // _SAMPLED_FILES)]
     return [values for file in chosen if (values := _some_of(store, file, key)) is not None]
 
 
 def _some_of(store: ReadableStore, record: FileRecord, key: int) -> pa.Array | None:
-    """Return values from the middle of a file.
-
-    It is None where the file has none, or cannot be read. A small one is read whole, since it may unfold to any size.
-    """
-    with suppress(DamagedError, StoreError, pa.ArrowException):
-        if record.size <= _WHOLE_BYTES:
-            whole = BoundedFile(read_file(store, record), record.path)
-            name = whole.schema.names[_places(whole.schema)[key]]
-            batches = list(whole.read(len(whole.groups) // 2, [name], threads=False)) if whole.groups else []
-            return _some(pa.Table.from_batches(batches).column(0).combine_chunks()) if batches else None
+    """Return values from the middle of a file; None where it has none, or cannot be read."""
     with suppress(DamagedError, StoreError, pa.ArrowException), open_file(store, record) as file:
-        found = pq.ParquetFile(file)
-        name = found.schema_arrow.names[_places(found.schema_arrow)[key]]
-        if found.num_row_groups:
-            group = found.read_row_group(found.num_row_groups // 2, columns=[name], use_threads=False)
+        parquet = pq.ParquetFile(file)
+        name = parquet.schema_arrow.names[_places(parquet.schema_arrow)[key]]
+        if parquet.num_row_groups:
+            group = parquet.read_row_group(parquet.num_row_groups // 2, columns=[name], use_threads=False)
             return _some(group.column(0).combine_chunks())
     return None
 
 
 def _some(values: pa.Array, most: int = _SAMPLED_VALUES) -> pa.Array:
-    """Sample values from all along an array.
-
-    There are `most` of them at most, and one at least.
-    """
+    """Sample at most `most` values from all along an array, and at least one."""
     return values.take(pa.array(np.arange(0, len(values), max(1, -(-len(values) // max(1, most))))))
 
 
 def _bounds(sample: Sequence[pa.Array], count: int) -> list[pa.Array]:
-    """Return the first value of each range but the first.
-
-    Each is an array of one. There are at most `count` ranges, each with a value. The list is empty where all values are
-    alike, or none is known.
-    """
+    """Return the first value of each range but the first, as arrays of one; none where all values are alike."""
     if not sample:
         return []
     values = pa.chunked_array(sample).drop_null()
@@ -160,9 +132,8 @@ def _places(schema: pa.Schema) -> dict[int, int]:
 
 @dataclass
 class Merge:
-    """The changes of one form of a table.
+    """Changes of one form of a table.
 
-    :param store: where they are read.
     :param files: in the order of the log.
     :param key: numbers of the columns that tell rows apart; without any, changes stay in the order of the log.
     :param within: which of them.
@@ -176,11 +147,9 @@ class Merge:
     _schema: pa.Schema | None = field(default=None, init=False)
 
     def write(self, target: Writable, stem: str, spill: Path) -> Iterator[FileRecord]:
-        """Write the changes to a store's files `stem…`, sorted.
+        """Write the changes to a store's files `stem…`, sorted; yield their records.
 
-        Their records are yielded, none where there are no changes.
-
-        :param spill: an existing folder for what does not fit; what is written there is gone at the end.
+        :param spill: an existing folder for what does not fit, which is empty again at the end.
         :raises DamagedError: a file is not what was written, or they are not of one form.
         """
         rows = self._sorted(spill) if self.key else self.read()
@@ -191,7 +160,6 @@ class Merge:
         yield from write_parquet(target, stem, first.schema, _again(first, rows), key=name)
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """Yield the changes in the order of their files."""
         for file in self.files:
             for batch in read_batches(self.store, file):
                 if self._schema is None:
@@ -230,20 +198,11 @@ class Merge:
                 yield from self._by_engine(self.read, Path(folder))
 
     def _cut(self, sample: Sequence[pa.Array], size: int) -> list[pa.Array]:
-        """Return the bounds of ranges that are expected to fit.
-
-        :param size: bytes of all rows.
-        """
         return _bounds(sample, max(2, min(_RANGES, 2 * size // self.memory_bytes + 1)))
 
     def _spread(
         self, rows: Iterable[pa.RecordBatch], bounds: Sequence[pa.Array], folder: Path
     ) -> Iterator[pa.RecordBatch]:
-        """Sort more rows than fit, range by range.
-
-        :param folder: an empty one.
-        """
-
         def numbers(batch: pa.RecordBatch) -> NDArray[np.uint16]:
             values = batch.column(_places(batch.schema)[self.key[0]])
             found = np.zeros(batch.num_rows, dtype=np.uint16)
@@ -259,7 +218,6 @@ class Merge:
             path.unlink()
 
     def _spread_again(self, path: Path, size: int) -> Iterator[pa.RecordBatch]:
-        """Sort a range that does not fit."""
         sample = [
             _some(
                 batch.column(_places(batch.schema)[self.key[0]]),
@@ -275,16 +233,12 @@ class Merge:
                 yield from self._by_engine(lambda: _spilled(path), Path(folder))
 
     def _order(self, schema: pa.Schema) -> list[int]:
-        """Return the indexes of the columns to sort by."""
         places = _places(schema)
         wanted = [number for each in self.key for number in (each, each + EXACT_FIELD_IDS)]
         return [places[number] for number in (*wanted, LSN, SEQ) if number in places]
 
     def _by_engine(self, read: Callable[[], Iterable[pa.RecordBatch]], folder: Path) -> Iterator[pa.RecordBatch]:
-        """Sort more rows than fit, of one first key value.
-
-        DuckDB says by their keys where each row goes.
-        """
+        """Sort more rows than fit, of one first key value: DuckDB says by their keys where each goes."""
         with open_engine(ENGINE_BYTES, folder) as connection:
             buckets = _Buckets(connection, read, self._order, self.memory_bytes // 2).of_rows()
         ends = 0
@@ -300,10 +254,7 @@ class Merge:
 
 
 def _reaches(values: pa.Array, bound: pa.Array) -> NDArray[np.bool_]:
-    """Return a mask of the values not less than a bound.
-
-    Nulls and NaN come last.
-    """
+    """Return a mask of the values not less than a bound; nulls and NaN come last."""
     found: NDArray[np.bool_] = KeyRange(low=bound).has(values).to_numpy(zero_copy_only=False)
     return found
 
@@ -349,10 +300,7 @@ class _Buckets:
     size: int
 
     def of_rows(self) -> NDArray[np.uint16]:
-        """Return the number of each row's bucket.
-
-        Rows of a lower number come first.
-        """
+        """Return the number of each row's bucket; rows of a lower number come first."""
         names, rows = self._load()
         found = np.zeros(rows, dtype=np.uint16)
         done = 0.0
@@ -364,10 +312,7 @@ class _Buckets:
         return found
 
     def _load(self) -> tuple[list[str], int]:
-        """Load the keys into table `events`.
-
-        Returns the names of the columns to sort by, and how many rows there are.
-        """
+        """Load keys into table `events`; return the names of columns to sort by, and the number of rows."""
         names: list[str] = []
         rows = 0
         for batch in self.read():
@@ -390,9 +335,7 @@ class _Buckets:
 def _spread_out(
     batches: Iterable[pa.RecordBatch], numbers: Callable[[pa.RecordBatch], NDArray[np.uint16]], folder: Path
 ) -> list[tuple[Path, int]]:
-    """Write the rows of each number to a file of its own.
-
-    Returns the files and their bytes, by number.
+    """Write the rows of each number to a file of its own; return files and bytes, by number.
 
     :param numbers: called for each batch, in order.
     """

@@ -1,7 +1,4 @@
-"""Merge-on-read: all rows of a table at a position.
-
-They are those of its snapshot that no change has touched, and those that changes left.
-"""
+"""Merge-on-read: rows of a snapshot that no change has touched, and those that changes left."""
 
 from __future__ import annotations
 
@@ -16,16 +13,15 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
-from holdfast.archive.files.blocks import read_batches, write_parquet
-from holdfast.archive.files.bounded_parquet import BoundedFile
-from holdfast.archive.files.data_files import check_footer, open_file, read_file
+from holdfast.archive.files.blocks import open_parquet, read_batches, write_parquet
+from holdfast.archive.files.data_files import check_footer, open_file
 from holdfast.archive.scan.change_files import Shaper
 from holdfast.archive.scan.engine import open_engine
 from holdfast.archive.scan.keyless import alike
 from holdfast.archive.scan.last_version import find_newest, snapshot_rows
 from holdfast.archive.scan.net_changes import net_changes
 from holdfast.archive.scan.projection import Projection, name_of
-from holdfast.archive.scan.split import ALL
+from holdfast.archive.scan.table_history import ALL
 from holdfast.common.errors import DamagedError
 from holdfast.common.field_ids import field_id, number_of
 from holdfast.common.side_by_side import do_side_by_side
@@ -39,8 +35,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from holdfast.archive.format.document import FileRecord
-    from holdfast.archive.scan.split import Share
-    from holdfast.archive.scan.table_history import TableHistory
+    from holdfast.archive.scan.table_history import Share, TableHistory
     from holdfast.storage import ObjectStore
 
 BATCH_BYTES: Final = 16 << 20
@@ -56,16 +51,7 @@ _OF_A_FILE: Final = "reading the stream registered as"
 """What DuckDB says before what pyarrow says of a file that it cannot read."""
 
 
-_LOOKED_THROUGH_BYTES: Final = 4 << 20
-"""A file on another machine is read once more, to see how far it unfolds, where it is no larger: what unfolds to far
-more than that is small, unless somebody fills it up. Of a file on this machine only the headers of pages are read."""
-
-
 def _format(*, ahead: bool) -> ds.ParquetFileFormat:
-    """Return the Parquet format with options for reading.
-
-    :param ahead: all that is wanted of a file in few requests; it stays in memory until the file is read.
-    """
     options = ds.ParquetFragmentScanOptions(page_checksum_verification=True, pre_buffer=ahead)
     return ds.ParquetFileFormat(default_fragment_scan_options=options)
 
@@ -75,10 +61,7 @@ _REMOTE: Final = _format(ahead=True)
 
 
 class _Rows(ds.FileSystemDataset):  # type: ignore[misc]
-    """Parquet dataset that is read only a little ahead.
-
-    By itself Arrow would hold many row groups.
-    """
+    """Parquet dataset that is read only a little ahead: by itself Arrow would hold many row groups."""
 
     def scanner(self, **options: Any) -> ds.Scanner:
         return super().scanner(batch_readahead=1, fragment_readahead=1, **options)
@@ -91,8 +74,6 @@ def _dataset(paths: Sequence[str], schema: pa.Schema, filesystem: FileSystem) ->
 
 @dataclass(frozen=True)
 class _Spill:
-    """A local folder to write data files to."""
-
     folder: Path
 
     def open_write(self, key: str) -> IO[bytes]:
@@ -100,11 +81,10 @@ class _Spill:
 
 
 class TableView:
-    """The rows of one table at a position, as SQL for DuckDB.
+    """Rows of one table at a position, as SQL over what is registered with a connection.
 
-    The SQL is over what is registered with the connection. Net changes are computed here and kept in files beside; the
-    snapshot is read where a query needs it, and only the columns and row groups that it does. Pages are checked by
-    their checksums.
+    Net changes are computed and kept in files beside; of the snapshot, only the columns and row groups that a query
+    needs are read. Pages are checked by their checksums.
 
     :param name: no other view of the connection has it; letters and digits only.
     :param memory_bytes: for computing net changes.
@@ -131,10 +111,7 @@ class TableView:
         self._base = self._register_base()
 
     def _write_net(self, memory_bytes: int, spill: Path) -> dict[str, int]:
-        """Compute and register net changes, and return their counts.
-
-        The counts are by kind.
-        """
+        """Compute and register net changes; return their counts by kind."""
         counts = {"T": 0, "I": 0, "U": 0, "D": 0}
         if not self._history.relevant():
             return counts
@@ -155,10 +132,7 @@ class TableView:
         return counts
 
     def _register_base(self) -> str:
-        """Register the snapshot, and return SQL of its rows.
-
-        The rows are in the wanted form.
-        """
+        """Register the snapshot, and return SQL of its rows in the wanted form."""
         files = self._history.base
         if not files:  # the table is followed from its first row on
             kinds = (field.type for field in self._history.wanted)
@@ -181,20 +155,12 @@ class TableView:
         return f"(select {', '.join(shape.expressions(f'missing_{self._name}'))} from base_{self._name})"
 
     def _check_footers(self, files: Sequence[FileRecord]) -> None:
-        """Verify the footers of files, and that none of them unfolds beyond what a backup writes.
+        """Verify the footers of files, and the sizes that they declare; pages are verified when they are read."""
 
-        Their pages are verified when they are read.
-        """
-        do_side_by_side(self._check, files, at_once=_ASKING)
+        def check(file: FileRecord) -> None:
+            open_parquet(check_footer(self._store, file), file.path)
 
-    def _check(self, file: FileRecord) -> None:
-        check_footer(self._store, file)
-        filesystem, root = self._store.filesystem()
-        if isinstance(filesystem, LocalFileSystem):
-            with pa.memory_map(f"{root}/{file.path}" if root else file.path) as source:
-                BoundedFile(memoryview(source.read_buffer()), file.path).check()
-        elif file.size <= _LOOKED_THROUGH_BYTES:
-            BoundedFile(read_file(self._store, file), file.path).check()
+        do_side_by_side(check, files, at_once=_ASKING)
 
     def _rows_of_base(self, files: Sequence[FileRecord], written: pa.Schema) -> ds.Dataset | pa.Table:
         if any(file.offset is not None for file in files):  # small
@@ -203,10 +169,7 @@ class TableView:
         return _dataset([f"{root}/{file.path}" if root else file.path for file in files], written, filesystem)
 
     def rows(self) -> str:
-        """Return the SQL of all rows.
-
-        Columns are called as `name_of` says.
-        """
+        """Return the SQL of all rows, with columns as `name_of` calls them."""
         if self._counts["T"]:
             return self._added()
         if not any(self._counts.values()):
@@ -234,10 +197,7 @@ class TableView:
         return parts
 
     def _matching(self, op: str, on: str) -> str:
-        """Return SQL of the snapshot's rows that match changes.
-
-        A hash table is made of these rows, not of all.
-        """
+        """Return SQL of the snapshot's rows that match changes: a hash table is made of these, not of all."""
         changed = f"select 1 from net_{self._name} n where n.op = '{op}' and {on}"
         return f"(select true as here, b.* from {self._base} b where exists ({changed}))"
 
@@ -281,12 +241,10 @@ class TableView:
 def as_of(
     store: ObjectStore, history: TableHistory, *, memory_bytes: int, spill: Path, share: Share = ALL
 ) -> Iterator[pa.RecordBatch]:
-    """Yield all rows of the table at the position.
-
-    They come in no order, in the wanted form.
+    """Yield all rows of the table at the position, in no order, in the wanted form.
 
     :param memory_bytes: DuckDB's, or that of the changes' keys; beside it are a file and a few row groups in Arrow.
-    :param spill: an existing folder for what does not fit; what is written there is gone at the end.
+    :param spill: an existing folder for what does not fit, which is empty again at the end.
     :param share: only this one; where rows cannot be shared out, the first one has all of them.
     :raises DamagedError: a file is not what was written, or changes do not fit the snapshot.
     """
@@ -314,20 +272,14 @@ def _by_engine(store: ObjectStore, history: TableHistory, memory_bytes: int, spi
 
 
 def _rows_of(history: TableHistory) -> int:
-    """Return the number of rows that a batch may have.
-
-    It is judged by the stored size of the rows there are.
-    """
+    """Return how many rows a batch may have, judged by their stored size."""
     files = (*history.base, *(file for record in history.changes for file in record.files))
     size = sum(file.size for file in files) / max(1, sum(file.rows for file in files))
     return int(min(65536, max(2048, BATCH_BYTES / max(1.0, size))))
 
 
 def explain(error: Exception, store: ObjectStore, files: Sequence[FileRecord]) -> Exception:
-    """Return the cause of an error from reading files.
-
-    It is damage where there is some, or a store that could not be read; else it is the error itself.
-    """
+    """Return the cause of an error from reading files: damage, an unreadable store, or the error itself."""
     said = str(error)
     if _MARK in said:
         return DamagedError(said.partition(_MARK)[2].splitlines()[0])

@@ -1,8 +1,8 @@
 """Net changes of a table between its snapshot and a position.
 
-What counts is found out by DuckDB from the keys alone; the rows themselves never go through it, since it takes 2048 of
-them at a time, however large they are. So files are read twice: for the keys, and those that hold rows which count
-for these. Where a row's values are spread over several changes there is one more reading, of the files they are in.
+What counts is found by DuckDB from the keys alone; rows never go through it, since it takes 2048 of them at a time,
+however large they are. So files are read twice: for the keys, and those that hold rows which count for these. Where a
+row's values are spread over several changes there is one more reading, of the files they are in.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ import pyarrow.compute as pc
 
 from holdfast.archive.scan.change_files import Files, Shaper
 from holdfast.archive.scan.engine import apart
-from holdfast.archive.scan.keyed_changes import Touched
-from holdfast.archive.scan.keyless import Balance
-from holdfast.archive.scan.spill import Shelf
+from holdfast.archive.scan.keyed_changes import KeyedChanges
+from holdfast.archive.scan.keyless import KeylessChanges
 from holdfast.common.field_ids import COUNT, OP, UNCHANGED, field_id, numbered, with_extra
 
 if TYPE_CHECKING:
@@ -42,10 +41,10 @@ FILLED_BYTES: Final = 16 << 20
 
 
 def net_schema(history: TableHistory) -> pa.Schema:
-    """Return the schema of a table's net changes.
+    """Return the schema of net changes: the wanted columns, then what to do with them.
 
-    It has the wanted columns, then what to do with them. With a key these are `__op` and `__unchanged`, without one
-    `__op` and `__count`; the names get underscores appended where the table has such columns.
+    With a key these are `__op` and `__unchanged`, without one `__op` and `__count`; the names get underscores appended
+    where the table has such columns.
     """
     op = numbered("__op", pa.string(), OP)
     if history.key:
@@ -56,17 +55,16 @@ def net_schema(history: TableHistory) -> pa.Schema:
 def net_changes(
     engine: DuckDBPyConnection, store: ReadableStore, history: TableHistory, *, spill: Path
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the net changes of a table, in batches of `net_schema`.
+    """Yield the net changes of a table, which make the rows at the position of those in the snapshot.
 
-    They make the rows at the position of those in the snapshot. With a key there is one row for each key that has
-    another row now: `I`, all of it; `U`, all of it but the columns in `__unchanged`, whose values are those of the
-    snapshot's row with that key; `D`, only the key: the snapshot's row is gone. Without one each is a whole row to be
-    added (`I`) or taken away (`D`) `__count` times. A first row `T` says that nothing of the snapshot is left; then
-    there are no others than `I`.
+    With a key there is one row for each key that has another row now: `I`, all of it; `U`, all of it but the columns in
+    `__unchanged`, whose values are those of the snapshot's row with that key; `D`, only the key: the snapshot's row is
+    gone. Without one each is a whole row to be added (`I`) or taken away (`D`) `__count` times. A first row `T` says
+    that nothing of the snapshot is left; then there are no others than `I`.
 
-    :param engine: an open one, which does nothing else meanwhile and has nothing more afterwards; beside its memory
-        are a file, a row group of it in Arrow and a batch.
-    :param spill: an existing folder for rows; what is written there is gone at the end.
+    :param engine: an open one, which does nothing else meanwhile; beside its memory are a file, a row group of it in
+        Arrow and a batch.
+    :param spill: an existing folder for rows, which is empty again at the end.
     :raises DamagedError: a file is not what was written, or changes do not fit together.
     """
     if not history.relevant():
@@ -92,7 +90,7 @@ def _truncation(schema: pa.Schema) -> pa.RecordBatch:
 
 def _keyless(connection: DuckDBPyConnection, history: TableHistory, changes: Files) -> Iterator[pa.RecordBatch]:
     schema = net_schema(history)
-    balance = Balance(connection, history)
+    balance = KeylessChanges(connection, history)
     balance.load(changes)
     balance.settle()
     if balance.emptied is not None:
@@ -107,8 +105,6 @@ def _keyless(connection: DuckDBPyConnection, history: TableHistory, changes: Fil
 
 
 class _Picks:
-    """The rows to give out, by their places."""
-
     def __init__(self, connection: DuckDBPyConnection, columns: str, table: str = "picks", place: str = "pos") -> None:
         self._sql = connection
         self._columns = columns
@@ -116,7 +112,6 @@ class _Picks:
         self._place = place
 
     def any_between(self, start: int, end: int) -> bool:
-        """Return whether there are any between two places."""
         found = self._sql.execute(
             f"select 1 from {self._table} where {self._place} >= ? and {self._place} < ? limit 1", [start, end]
         ).fetchall()
@@ -131,9 +126,54 @@ class _Picks:
         return found["row"].combine_chunks(), found
 
 
-class _Keyed:
-    """The net changes of a table with a key."""
+class Shelf:
+    """Values of some fields; written once to a new file, then read in any order."""
 
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path = path
+        self._schema = schema
+        self._file = pa.OSFile(str(path), "wb")
+        self._writer = pa.ipc.new_file(self._file, schema)
+        self._ends: list[int] = []
+        self._reader: pa.ipc.RecordBatchFileReader | None = None
+        self.rows = 0
+        self.bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> int:
+        """Set rows aside, and return the place of the first one."""
+        first = self.rows
+        self._writer.write_batch(batch)
+        self.rows += batch.num_rows
+        self.bytes += batch.nbytes
+        self._ends.append(self.rows)
+        return first
+
+    def finish(self) -> None:
+        self._writer.close()
+        self._file.close()
+        self._reader = pa.ipc.open_file(pa.memory_map(str(self._path)))
+
+    def take(self, places: NDArray[np.int64]) -> pa.RecordBatch:
+        if self._reader is None:
+            raise RuntimeError("values can be taken once all are there")
+        order = np.argsort(places, kind="stable")
+        ordered = places[order]
+        ends = np.array(self._ends, dtype=np.int64)
+        batches = np.searchsorted(ends, ordered, side="right")
+        parts = []
+        for number in np.unique(batches):
+            inside = ordered[batches == number] - (ends[number - 1] if number else 0)
+            parts.append(self._reader.get_batch(int(number)).take(pa.array(inside)))
+        found = pa.Table.from_batches(parts, self._schema).combine_chunks()
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        (batch,) = found.take(pa.array(back)).combine_chunks().to_batches() or [
+            pa.RecordBatch.from_pylist([], self._schema)
+        ]
+        return batch
+
+
+class _Keyed:
     def __init__(
         self, connection: DuckDBPyConnection, store: ReadableStore, history: TableHistory, changes: Files, folder: Path
     ) -> None:
@@ -143,11 +183,10 @@ class _Keyed:
         self._changes = changes
         self._folder = folder
         self._schema = net_schema(history)
-        self._touched = Touched(connection, history)
+        self._touched = KeyedChanges(connection, history)
         self._shelves: dict[int, Shelf] = {}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the net changes."""
         touched = self._touched
         touched.load(self._changes)
         touched.settle()
@@ -167,10 +206,7 @@ class _Keyed:
             )
 
     def _fill_shelves(self) -> None:
-        """Set aside the values that rows lack.
-
-        They are read from the changes and the snapshot that have them.
-        """
+        """Set aside the values that rows lack, from the changes and the snapshot that have them."""
         self._sql.execute("create table shelved (number integer, pos bigint, place bigint)")
         self._set_aside(self._changes, "change_pieces")
         if self._touched.needs_base():
@@ -225,10 +261,7 @@ class _Keyed:
 
 @dataclass(frozen=True, slots=True)
 class _SetAside:
-    """Values on a shelf for the rows of a part.
-
-    `places` has the place of each, -1 where a row has its own.
-    """
+    """Values on a shelf for the rows of a part; `places` is -1 where a row has its own."""
 
     shelf: Shelf
     places: NDArray[np.int64]
@@ -238,7 +271,6 @@ class _SetAside:
         return np.where(self.places >= 0, self.shelf.bytes / max(1, self.shelf.rows), 0.0)
 
     def put_into(self, batch: pa.RecordBatch, some: slice) -> pa.RecordBatch:
-        """Return these rows of the part with their values."""
         mask = self.places[some] >= 0
         if mask.any():
             values = self.shelf.take(self.places[some][mask])
@@ -250,10 +282,7 @@ class _SetAside:
 
 
 def _slices(rows: int, set_aside: Sequence[_SetAside]) -> Iterator[slice]:
-    """Cut rows into slices with bounded values to put in.
-
-    About FILLED_BYTES at most are put into the rows of a slice, however many these are.
-    """
+    """Cut rows into slices with about FILLED_BYTES of values to put in, at most."""
     put = np.cumsum(sum((each.sizes() for each in set_aside), np.zeros(rows)))
     cuts = np.flatnonzero(np.diff(put // FILLED_BYTES)) + 1
     ends = [*cuts.tolist(), rows] if rows else []

@@ -1,7 +1,6 @@
-"""Projection of rows from one form of a table to another.
+"""Projection of rows from one form of a table to another, by column number.
 
-Columns are matched by number, whatever they are called. Only what PostgreSQL changes without rewriting a table is known
-here; after a rewrite a table gets a new snapshot.
+Only what PostgreSQL changes without rewriting a table is known to it; after a rewrite a table gets a new snapshot.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.common.errors import RefusedError
-from holdfast.common.field_ids import EXACT_FIELD_IDS, field_id, number_of
+from holdfast.common.field_ids import EXACT_FIELD_IDS, can_convert, field_id, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +57,7 @@ class Projection:
         if index is None:
             return _Source(field, None)
         kind = self._written.field(index).type
-        if kind != field.type and not _is_known(kind, field.type):
+        if not can_convert(kind, field.type):
             raise RefusedError(
                 f'the archive holds values of column "{field.name}" as {kind}, and nothing is known of how they '
                 f"become {field.type}: choose a moment after the next backup of the table"
@@ -77,7 +76,6 @@ class Projection:
         return _DROP_ZONE if had.tz else _ADD_ZONE
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch in the wanted form."""
         return pa.RecordBatch.from_arrays([self._array(batch, each) for each in self._sources], schema=self._wanted)
 
     def _array(self, batch: pa.RecordBatch, source: _Source) -> pa.Array:
@@ -96,9 +94,7 @@ class Projection:
         return array.cast(kind) if source.exact is None else pc.coalesce(array, batch.column(source.exact))
 
     def expressions(self, missing: str) -> list[str]:
-        """Return SQL expressions for the wanted fields.
-
-        They are named by their ids as in `name_of`, and are of a relation as written.
+        """Return SQL expressions for the wanted fields, named by `name_of`, of a relation as written.
 
         :param missing: the relation whose only row has the missing values, under the same names.
         """
@@ -120,23 +116,12 @@ class Projection:
         return cast if source.exact is None else f"coalesce({cast}, {quoted(self._written.field(source.exact).name)})"
 
 
-def _is_known(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    if pa.types.is_decimal(kind):
-        wider = pa.types.is_decimal(wanted) and kind.scale == wanted.scale and kind.precision <= wanted.precision
-        return wider or bool(pa.types.is_string(wanted))
-    return bool(pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted) and kind.unit == wanted.unit)
-
-
 def name_of(field: pa.Field) -> str:
-    """Return the name of a field inside DuckDB.
-
-    Names of columns may clash there, since it ignores case.
-    """
+    """Return the name of a field inside DuckDB, which ignores case: names of columns may clash."""
     return f"f{field_id(field)}"
 
 
 def quoted(name: str) -> str:
-    """Quote an identifier for DuckDB."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -148,7 +133,6 @@ _SQL_TYPES: Final = {
 
 
 def sql_type(kind: pa.DataType) -> str:
-    """Return DuckDB's type for a type that data files have."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision}, {kind.scale})"
     return _SQL_TYPES[str(kind)]

@@ -1,7 +1,6 @@
-"""Index of the last change's place, by key.
+"""Index of the last change's place, by integer key, for millions of keys.
 
-It serves millions of keys at a time. Keys are integers here. A place is counted from 0; GONE stands for a change after
-which there is no row.
+A place is counted from 0; GONE stands for a change after which there is no row.
 """
 
 from __future__ import annotations
@@ -29,13 +28,9 @@ class OutOfRoomError(Exception):
     """More keys than memory allows, or keys outside the range given."""
 
 
-class Places(Protocol):
-    """The last place of each key."""
-
+class RowIndex(Protocol):
     def put(self, keys: NDArray[np.int64], places: NDArray[np.int32]) -> None:
-        """Add changes that are later than all others of their keys.
-
-        Of equal keys the last one counts.
+        """Add changes that are later than all others of their keys; of equal keys the last one counts.
 
         :raises OutOfRoomError: as it says.
         """
@@ -51,10 +46,7 @@ class Places(Protocol):
 
 
 class Slots:
-    """A slot for each key of a narrow range.
-
-    :param low, high: the least and greatest key.
-    """
+    """A slot for each key of a narrow range, from `low` to `high`."""
 
     def __init__(self, low: int, high: int) -> None:
         self._low = low
@@ -83,10 +75,7 @@ class Slots:
 
 
 class Sorted:
-    """The keys in order.
-
-    :param memory_bytes: for them.
-    """
+    """The keys in order."""
 
     def __init__(self, memory_bytes: int) -> None:
         self._most = memory_bytes // SORTED_BYTES

@@ -1,13 +1,12 @@
-"""History of one table: its snapshot, its changes, the columns wanted.
+"""History of one table: its snapshot, its changes and the columns of its rows at a position.
 
-They are all that is needed for its rows at a position. Nothing here knows a kind of database: columns are told apart by
-their Parquet field ids, which are their numbers.
+Nothing here knows a kind of database: columns are distinguished by their Parquet field ids, which are their numbers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TableHistory:
-    """The parts of one table at a position.
+    """Parts of one table at a position.
 
     :param table: its id.
     :param label: `schema.name`, for people.
@@ -58,3 +57,21 @@ class TableHistory:
     def fields(self, numbers: tuple[int, ...]) -> pa.Schema:
         """Return the wanted fields of given columns, with their sidecars."""
         return pa.schema([each for each in self.wanted if number_of(field_id(each)) in numbers])
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One of `count` shares of a table's rows; rows with neighbouring numbers are together.
+
+    Each task decides alone, and together they make all rows.
+    """
+
+    number: int = 0
+    count: int = 1
+
+    def bounds(self, rows: int) -> tuple[int, int]:
+        """Return the share's first row, counted from 0, and the one after its last."""
+        return rows * self.number // self.count, rows * (self.number + 1) // self.count
+
+
+ALL: Final = Share()

@@ -11,7 +11,6 @@ import pytest
 from holdfast.common.errors import DamagedError
 from holdfast.point_in_time.target_contents import (
     OTHER_FORM,
-    can_become,
     catalog_of,
     catalog_reader,
     fits,
@@ -23,7 +22,6 @@ from holdfast.point_in_time.target_contents import (
     sequences_to_json,
 )
 from holdfast.postgresql.catalog.catalog import Catalog
-from holdfast.postgresql.catalog.columns import Column
 from holdfast.postgresql.catalog.extension_rows import Configuration
 from holdfast.postgresql.catalog.sequences import SequenceBetween, SequenceValue
 from holdfast.postgresql.catalog.table import Table
@@ -259,26 +257,6 @@ def test_values_of_types_that_are_written_otherwise_now_do_not_fit() -> None:
     before, now = (catalog(one, types={"label 7": word}, **labels) for word in ("sad", "blue"))
     assert fits(before, before, one)
     assert not fits(before, now, one)
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "can"),
-    [
-        ((ID, WORD), (ID, WORD), True),
-        ((ID, WORD), (ID, WORD, PRICE), True),
-        ((ID, WORD), (ID,), True),
-        ((column(WORD, type="character varying(5)", base="varchar", output="pg_catalog.varcharout"),), (WORD,), True),
-        ((column(ID, type="integer", base="int4", output="pg_catalog.int4out"),), (ID,), False),
-        ((ID, column(PRICE, precision=8)), (ID, PRICE), True),
-        ((ID,), (column(ID, type="oid", base="oid"),), False),
-        ((WORD,), (column(WORD, type="bigint", base="int8"),), False),
-        ((GENERATED,), (column(GENERATED, type="date", base="date"),), True),
-    ],
-)
-def test_stored_values_become_those_of_another_type_where_postgresql_keeps_them_alike(
-    before: tuple[Column, ...], now: tuple[Column, ...], can: bool
-) -> None:
-    assert can_become(table(1, *before), table(1, *now)) is can
 
 
 def test_the_history_of_a_table_is_of_its_form_and_key_at_the_moment(made: Evolving) -> None:

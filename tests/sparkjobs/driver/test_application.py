@@ -225,17 +225,13 @@ def test_a_check_finds_a_lost_lock_before_the_watch_does(
     assert "AssertionError" not in message_of(record)
 
 
-ON_SPARK_TOO = (pytest.mark.service, pytest.mark.exhaustive)
-
 Task = Callable[[int, Callable[[int, int], None]], Iterator[Any]]
 
 
-@pytest.fixture(params=["inline", pytest.param("spark", marks=ON_SPARK_TOO)])
-def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What tests say of tasks is true of both executors."""
-    made = {"inline": lambda operation: InlineExecutor(cores=2), "spark": SparkExecutor}
-    monkeypatch.setattr(application, "make_executor", made[request.param])
-    return str(request.param)
+@pytest.fixture
+def inline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks are run without Spark; one test below says all of it of Spark, too, by one start."""
+    monkeypatch.setattr(application, "make_executor", lambda operation: InlineExecutor(cores=2))
 
 
 def tries(folder: Path, *, task: int | str = "*") -> int:
@@ -255,7 +251,7 @@ def failing_for_good(folder: Path) -> Task:
     return work
 
 
-@pytest.mark.usefixtures("executor")
+@pytest.mark.usefixtures("inline")
 def test_a_task_that_fails_for_good_ends_the_job_with_its_own_words_and_code(run: Run, tmp_path: Path) -> None:
     work = failing_for_good(folder := tmp_path / "tries")
     code, record = run(lambda job: {"found": job.map("step", [1, 2], work, estimated_rows=0)})
@@ -278,7 +274,7 @@ def failing_for_a_while(folder: Path) -> Task:
     return work
 
 
-@pytest.mark.usefixtures("executor")
+@pytest.mark.usefixtures("inline")
 def test_a_task_that_fails_for_a_while_is_tried_again_and_counted_once(run: Run, tmp_path: Path) -> None:
     work = failing_for_a_while(folder := tmp_path / "tries")
     code, record = run(lambda job: {"found": job.map("step", [1, 2], work, estimated_rows=0)})
@@ -288,9 +284,9 @@ def test_a_task_that_fails_for_a_while_is_tried_again_and_counted_once(run: Run,
 
 
 EACH_TIME = (
-    (StoreFull("No room left to write 'data/x'"), "No room left to write 'data/x'"),
-    (StoreOutcomeUnknown("no answer to 'data/x'"), "no answer to 'data/x'"),
-    (OSError(5, "Input/output error"), "OSError: [Errno 5] Input/output error"),
+    StoreFull("No room left to write 'data/x'"),
+    StoreOutcomeUnknown("no answer to 'data/x'"),
+    OSError(5, "Input/output error"),
 )
 
 
@@ -304,15 +300,14 @@ def failing_each_time(error: Exception) -> Task:
     return work
 
 
-@pytest.mark.parametrize(("error", "message"), EACH_TIME)
-def test_a_task_that_fails_each_time_says_why(run: Run, executor: str, error: Exception, message: str) -> None:
+@pytest.mark.usefixtures("inline")
+@pytest.mark.parametrize("error", EACH_TIME)
+def test_a_task_that_fails_each_time_says_why(run: Run, error: Exception) -> None:
     work = failing_each_time(error)
     code, record = run(lambda job: {"found": job.map("step", [1], work, estimated_rows=0)})
-    said = f"a Spark task failed each time it was tried: {message}"
-    if executor == "inline":
-        said = sentence(error)
-        if isinstance(error, StoreError):
-            said = f"a task failed each time it was tried: {said}"
+    said = sentence(error)
+    if isinstance(error, StoreError):
+        said = f"a task failed each time it was tried: {said}"
     assert (code, message_of(record)) == (1, said)
 
 
@@ -335,7 +330,7 @@ def lose_locks_meanwhile(job: Job, held: locks.HeldLocks, begun: Path) -> list[A
     return job.map("step", [1], work, estimated_rows=0)
 
 
-@pytest.mark.usefixtures("executor")
+@pytest.mark.usefixtures("inline")
 def test_a_job_that_loses_its_locks_leaves_its_tasks(run: Run, job_locks: locks.HeldLocks, tmp_path: Path) -> None:
     started = time.monotonic()
     code, record = run(lambda job: {"found": lose_locks_meanwhile(job, job_locks, tmp_path / "begun")})
@@ -384,7 +379,7 @@ def assert_alone_and_together(found: dict[str, list[list[int]]]) -> None:
     assert max(beside for _, beside in found["together"]) == 2
 
 
-@pytest.mark.usefixtures("executor")
+@pytest.mark.usefixtures("inline")
 def test_no_more_tasks_run_at_once_than_wanted_and_their_results_keep_their_order(run: Run, tmp_path: Path) -> None:
     code, record = run(lambda job: alone_and_together(job, tmp_path))
     assert record is not None
@@ -394,13 +389,11 @@ def test_no_more_tasks_run_at_once_than_wanted_and_their_results_keep_their_orde
 
 
 @pytest.mark.service
-@pytest.mark.parametrize("executor", ["spark"], indirect=True)
-@pytest.mark.usefixtures("executor")
 def test_tasks_of_spark_are_tried_counted_ended_and_told_of_as_those_of_inline_jobs(
-    run: Run, job_locks: locks.HeldLocks, tmp_path: Path
+    run: Run, job_locks: locks.HeldLocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of it by one Spark, whose start is what the tests above take their time for."""
-    error, message = EACH_TIME[0]
+    monkeypatch.setattr(application, "make_executor", SparkExecutor)
+    error = EACH_TIME[0]
 
     def work(job: Job) -> dict[str, Any]:
         for_a_while = failing_for_a_while(tmp_path / "for a while")
@@ -411,7 +404,7 @@ def test_tasks_of_spark_are_tried_counted_ended_and_told_of_as_those_of_inline_j
             job.map("step", [1, 2], failing_for_good(tmp_path / "for good"), estimated_rows=0)
         assert exit_code_of(raised.value) == 5
         assert tries(tmp_path / "for good", task=1) == 1
-        with pytest.raises(HoldfastError, match=f"^a Spark task failed each time it was tried: {message}$"):
+        with pytest.raises(HoldfastError, match=f"^a Spark task failed each time it was tried: {error}$"):
             job.map("step", [1], failing_each_time(error), estimated_rows=0)
         return {"found": lose_locks_meanwhile(job, job_locks, tmp_path / "begun")}
 
@@ -421,9 +414,8 @@ def test_tasks_of_spark_are_tried_counted_ended_and_told_of_as_those_of_inline_j
     assert (code, record.error.type) == (1, "LockLost"), record.error
 
 
-def test_a_task_that_fails_for_good_ends_the_others_that_wait_their_turn(
-    run: Run, tmp_path: Path, executor: str
-) -> None:
+@pytest.mark.usefixtures("inline")
+def test_a_task_that_fails_for_good_ends_the_others_that_wait_their_turn(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "begun"
     folder.mkdir()
 

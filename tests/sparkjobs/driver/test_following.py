@@ -17,9 +17,7 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
 from sparkjobs import backup
-from tests.support.databases.truth import Truth, rows_of
 from tests.support.following.followed import Everything, Followed, agree, known, open_followed
-from tests.support.jobs.inline_jobs import RunJob
 
 pytestmark = pytest.mark.service
 
@@ -154,67 +152,3 @@ def test_full_backups_do_not_interrupt_the_changes_which_belong_to_the_second_on
     assert [placed.commit for placed in interval.snapshots] == [2]
     for position, rows in shop.moments[1:]:
         assert rows_at(shop, position) == as_rows(rows)
-
-
-@pytest.mark.exhaustive
-def test_tables_may_change_between_backups(shop: Followed, new_database: NewDatabase) -> None:
-    shop.back_up("changes")
-    before = (shop.run("insert into orders (id, name) values (3000, 'before')"), shop.moments[-1][1])
-    shop.run("alter table orders add column extra int default 5", "alter table orders rename name to title")
-    shop.run("insert into orders (id, title, extra) values (3001, 'after', 6)")
-    shop.run("alter table orders drop column doc")
-    shop.run("create table late (id int primary key, v text)", "insert into late values (1, 'x')")
-    result = shop.back_up("changes")
-    assert result["begun"] == ["public.late"]
-    for at in (result["restorable_to"], f"commit:{result['commit']}"):
-        assert shop.moment(at).position == covered_ranges(shop.archive().state, "shop")[-1].last
-    after = (shop.run("insert into late values (2, 'y')"), shop.moments[-1][1])
-    shop.back_up("changes")
-    for position, rows in (before, after):
-        assert restored(shop, new_database, f"lsn:{position}") == as_rows(rows)
-
-
-@pytest.mark.exhaustive
-def test_key_that_older_rows_do_not_satisfy_is_left_out_and_named(
-    address: Address, tmp_path: Path, new_database: NewDatabase
-) -> None:
-    target = new_database()
-    with open_followed(address, tmp_path / "archive") as source:
-        source.run("create table orders (id int primary key)", "insert into orders select generate_series(1, 5)")
-        source.run("create table visits (path text, order_id int references orders)")
-        source.run("insert into visits values ('/', 5)")
-        source.run("create table items (order_id int primary key references orders)", "insert into items values (1)")
-        source.back_up("changes")
-        source.run("delete from visits", "delete from orders where id > 3")
-        source.back_up("changes")
-        result = source.restore("latest", target)
-    (stale,) = result["stale"]
-    assert (stale["table"], result["rows"]) == ("public.visits", 5)
-    (key,) = result["not_restored"]
-    assert key["object"] == "foreign key public.visits visits_order_id_fkey"
-    assert "is not present in table" in key["reason"]
-    assert "ADD CONSTRAINT visits_order_id_fkey FOREIGN KEY" in key["statement"]
-    with connect(target) as session:
-        keys = session.execute("select conname::text from pg_constraint where contype = 'f'").fetchall()
-    assert keys == [("items_order_id_fkey",)]
-
-
-def test_changes_are_backed_up_and_brought_back_by_their_applications(
-    address: Address, run_backup: RunJob, run_restore: RunJob, new_database: NewDatabase
-) -> None:
-    truth = Truth(address)
-    truth.run(SHOP[0], *SHOP[1:3])
-    code, record = run_backup(address, "--kind", "changes")
-    assert (code, record.result and record.result["kind"]) == (0, "full"), record.error
-    truth.run("update orders set name = 'changed' where id <= 100", "delete from orders where id > 400")
-    code, record = run_backup(address)
-    assert (code, record.result and record.result["kind"], record.result and record.result["rows"]) == (
-        0,
-        "changes",
-        200,
-    )
-    position, rows = truth.moments[-1]
-    target = new_database()
-    code, record = run_restore(target, "--at", f"lsn:{position}")
-    assert code == 0, record.error
-    assert rows_of(target) == rows

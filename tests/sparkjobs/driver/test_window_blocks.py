@@ -14,9 +14,10 @@ from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.logical.stream import Seen
 from holdfast.postgresql.logical.window_reader import SeenDefinition
-from sparkjobs.driver.segments import Cut, Following, Segment
+from sparkjobs.driver.archived_log import summary_of, window_block
+from sparkjobs.driver.followed_tables import FollowedTables
+from sparkjobs.driver.segments import Cut, Segment
 from sparkjobs.driver.start_over import SegmentEnd
-from sparkjobs.driver.window_blocks import BlockContext, summary_of, window_block
 from sparkjobs.tasks.changes import FinishedWindow
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -42,7 +43,8 @@ LAST = make_block(position="0/100", at=NOON, whole=False).model_copy(
     update={"stream": STREAM.model_copy(update={"waiting": OLD_WAITING})}
 )
 SEGMENT = Segment(0x900, NOON + timedelta(hours=3), cut("new"), STREAM, since="0/80")
-FOLLOWING = Following({1: 11, 2: 20}, {"public.x": "why"}, (), (Born(oid=2, table_schema="public", name="b"),), (7,))
+BORN = Born(oid=2, table_schema="public", name="b")
+FOLLOWING = FollowedTables({1: 11, 2: 20}, {"public.x": "why"}, (), (BORN,), (7,))
 
 
 def window(**more: Any) -> FinishedWindow:
@@ -65,8 +67,10 @@ def window(**more: Any) -> FinishedWindow:
 
 
 def made(end: SegmentEnd | None = None, *, since: datetime = NOON, recorded: str = "old", **more: Any) -> Block:
-    context = BlockContext("b1", "run-1", LAST.source, "0/100", since, cut(recorded), STREAM)
-    return window_block(window(**more), context, SEGMENT, LAST, FOLLOWING, end)
+    return window_block(
+        window(**more), SEGMENT, LAST, FOLLOWING, end, block="b1", run="run-1", source=LAST.source, at="0/100",
+        since=since, cut=cut(recorded), stream=STREAM,
+    )  # fmt: skip
 
 
 def test_a_block_in_the_middle_of_a_segment_tells_the_schema_from_before_it() -> None:

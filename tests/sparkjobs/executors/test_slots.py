@@ -7,8 +7,8 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from sparkjobs.executors import slots
-from sparkjobs.executors.slots import ClusterSlots
+from sparkjobs.executors import spark as slots
+from sparkjobs.executors.spark import ClusterSlots
 
 
 def test_no_more_are_taken_than_there_are() -> None:

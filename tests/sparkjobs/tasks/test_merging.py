@@ -11,7 +11,7 @@ from holdfast.archive.files.blocks import read_batches
 from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.maintenance.compaction import FormRun
 from holdfast.archive.scan.merge import EVERYTHING
-from holdfast.archive.scan.split import ALL, Share
+from holdfast.archive.scan.table_history import ALL, Share
 from holdfast.postgresql.values.content_hash import ContentHash
 from holdfast.storage import ObjectStore, open_store
 from sparkjobs.tasks import merging

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import IO
@@ -20,7 +18,7 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.files.blocks import read_batches, write_parquet
 from holdfast.archive.files.data_files import open_file, read_file, table_folder
 from holdfast.archive.files.file_index import files_of
-from holdfast.archive.files.packs import AtHand, make_pack, packs_of
+from holdfast.archive.files.packs import AtHand, Loose, make_pack, packs_of
 from holdfast.archive.format import state as state_module
 from holdfast.archive.format.block import Block
 from holdfast.archive.format.checkpoint import write_checkpoint
@@ -42,29 +40,16 @@ SCHEMA = pa.schema([pa.field("id", pa.int64())])
 WORDS = {"one": [1], "none": [], "many": list(range(1000))}
 
 
-class Memory:
-    """Keeps files that are written."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, memoryview] = {}
-
-    @contextmanager
-    def open_write(self, key: str) -> Iterator[IO[bytes]]:
-        file = io.BytesIO()
-        yield file
-        self.files[key] = file.getbuffer()
-
-
 def packed_block(store: ObjectStore, identity: str = IDENTITY, *, position: str = "0/100") -> Block:
     """Store a pack with a file for each table, and return the block that names it."""
-    memory = Memory()
+    loose = Loose()
     records = {}
     for number, (name, values) in enumerate(WORDS.items(), 1):
         folder = table_folder("shop_db", str(number), identity)
         batch = pa.record_batch([pa.array(values, pa.int64())], SCHEMA)
-        (records[name],) = write_parquet(memory, f"{folder}/00000", SCHEMA, [batch] if values else [])
+        (records[name],) = write_parquet(loose, f"{folder}/00000", SCHEMA, [batch] if values else [])
     pack = make_pack(
-        table_folder("shop_db", "packs", identity), [(file, memory.files[file.path]) for file in records.values()]
+        table_folder("shop_db", "packs", identity), [(file, loose.files[file.path]) for file in records.values()]
     )
     with store.open_write(pack.record.path) as file:
         file.write(pack.body)
@@ -171,13 +156,12 @@ def test_a_block_lists_the_packs_that_its_rows_are_in(archive: Archive) -> None:
             archive.add(lambda state: change, check=lambda: None, fence=None)  # noqa: B023 - called at once
 
 
-class Ranged(Memory):
+class Ranged:
     """Gives files that fetch ranges of objects, as those of clouds do, and notes what is fetched."""
 
     url = "memory"
 
     def __init__(self, objects: dict[str, bytes]) -> None:
-        super().__init__()
         self._objects = objects
         self.fetched: list[int] = []
 

@@ -10,7 +10,6 @@ from typing import IO
 import pyarrow as pa
 import pytest
 
-from holdfast.archive.files import tiny_files
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.format.document import FileRecord
 from holdfast.archive.scan import change_files
@@ -58,7 +57,6 @@ def test_forms_stay_apart_and_parts_stay_small(store: ObjectStore, monkeypatch: 
     files = [written(store, "a", [1]), written(store, "b", [2], "renamed"), written(store, "c", [3], "renamed")]
     assert [part.column(1).to_pylist() for part in Files(store, files).read()] == [[1], [2, 3]]
     monkeypatch.setattr(change_files, "PART_BYTES", 8)
-    monkeypatch.setattr(tiny_files, "MOST_VALUES", 1)
     assert [(part.start, part.end) for part in Files(store, files).read()] == [(0, 1), (1, 2), (2, 3)]
 
 
@@ -74,44 +72,24 @@ class Counted(FolderStore):
         return super().open_read(key)
 
 
-@pytest.mark.parametrize(("away_s", "threads"), [(0.0, 3), (60.0, 1)])
-def test_small_files_are_read_at_the_same_time_where_each_takes_its_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away_s: float, threads: int
+@pytest.mark.parametrize(("url", "threads"), [("s3://away/archive", 2), ("/on/this/machine", 1)])
+def test_small_files_are_read_at_the_same_time_where_each_takes_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, threads: int
 ) -> None:
     class Met(FolderStore):
         def open_read(self, key: str) -> IO[bytes]:
             seen.append(threading.current_thread())
-            if len(seen) > 1 and threads > 1:
+            if len(seen) <= threads:
                 together.wait(30)
             return super().open_read(key)
 
     seen: list[threading.Thread] = []
-    together = threading.Barrier(2)
-    monkeypatch.setattr(change_files, "AWAY_S", away_s)
+    together = threading.Barrier(threads)
     monkeypatch.setattr(change_files, "AT_ONCE", 2)
-    monkeypatch.setattr(change_files, "TRIED_FILES", 1)
     store = Met(tmp_path)
     files = [written(store, f"f{number}", [number]) for number in range(5)]
+    store.url = url
     (part,) = Files(store, files).read()
-    assert part.column(1).to_pylist() == [0, 1, 2, 3, 4]
-    assert (len(seen), len(set(seen))) == (5, threads)
-
-
-@pytest.mark.parametrize(("took", "threads"), [((9, 9, 0), 1), ((0,), 1), ((9, 9, 9), 2)])
-def test_one_small_file_that_is_read_fast_is_enough_to_go_on_without_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, took: tuple[int, ...], threads: int
-) -> None:
-    class Seen(FolderStore):
-        def open_read(self, key: str) -> IO[bytes]:
-            seen.append(threading.current_thread())
-            return super().open_read(key)
-
-    seen: list[threading.Thread] = []
-    clock = iter([moment for each in took for moment in (0, each)])
-    monkeypatch.setattr("holdfast.archive.scan.change_files.time.perf_counter", lambda: next(clock))
-    monkeypatch.setattr(change_files, "AT_ONCE", 1)
-    store = Seen(tmp_path)
-    (part,) = Files(store, [written(store, f"f{number}", [number]) for number in range(5)]).read()
     assert part.column(1).to_pylist() == [0, 1, 2, 3, 4]
     assert (len(seen), len(set(seen))) == (5, threads)
 

@@ -14,12 +14,11 @@ import pytest
 from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.maintenance.compaction import FormRun
 from holdfast.archive.scan import row_index
-from holdfast.archive.scan.last_version import Newest, find_newest
+from holdfast.archive.scan.last_version import LastVersions, find_newest
 from holdfast.archive.scan.merge import EVERYTHING, Merge, split_keys
 from holdfast.archive.scan.merge_on_read import as_of
 from holdfast.archive.scan.row_index import Slots, Sorted
-from holdfast.archive.scan.split import Share
-from holdfast.archive.scan.table_history import TableHistory
+from holdfast.archive.scan.table_history import Share, TableHistory
 from holdfast.common.errors import DamagedError
 from holdfast.storage import ObjectStore, open_store
 from tests.support.archives.histories import Change, Row, history_of, write_base, write_changes
@@ -96,7 +95,7 @@ def rows_of(batches: Any) -> Counter[Any]:
     return Counter((row[1], row[3]) for batch in batches for row in by_number(batch))
 
 
-def told(store: ObjectStore, history: TableHistory) -> Newest:
+def told(store: ObjectStore, history: TableHistory) -> LastVersions:
     newest = find_newest(store, history, MEMORY)
     assert newest is not None
     return newest

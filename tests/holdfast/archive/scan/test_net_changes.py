@@ -162,18 +162,32 @@ def test_values_follow_a_row_through_many_moves_and_others_that_took_its_place(t
     check(tmp_path, base, model, block_of=2, file_of=30)
 
 
-def test_changes_that_lack_what_they_build_on_are_damage(tmp_path: Path) -> None:
+ROW = {1: 1, 100_002: "infinity"}
+OTHER = {1: 2, 100_002: "infinity"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [("I", ROW, (3,))],
+        [("U", ROW, (3,))],
+        [("I", ROW, ()), ("T", {}, ()), ("U", ROW, (3,))],
+        [("D", ROW, ()), ("I", OTHER, (3,))],
+    ],
+    ids=["half a move", "no row", "a row that went with all", "a move of no row"],
+)
+def test_changes_that_lack_what_they_build_on_are_damage(
+    tmp_path: Path, changes: list[tuple[str, Row, tuple[int, ...]]]
+) -> None:
     store = open_store(str(tmp_path / "archive"))
     base = write_base(store, [], files=1)
-    for number, unchanged in enumerate([("I", 3), ("U", 2)]):
-        kind, seq = unchanged
-        lost = Change(0, 1000, seq, kind, {1: 1, 100_002: "infinity"}, (3,))
-        records = write_changes(store, [lost], block_of=1, file_of=1, key=KEY)
-        history = history_of(base, records, 2000, 0, KEY)
-        (spill := tmp_path / str(number)).mkdir()
-        with pytest.raises(DamagedError, match=r"shop\.orders"):
-            list(as_of(store, history, memory_bytes=MEMORY, spill=spill))
-        assert list(spill.iterdir()) == []
+    seqs = [4, 5] if changes[0][0] == "D" else [2, 4, 6]  # the halves of a move follow each other
+    lost = [Change(0, 1000, seq, *change) for seq, change in zip(seqs, changes, strict=False)]
+    records = write_changes(store, lost, block_of=9, file_of=9, key=KEY)
+    (spill := tmp_path / "spill").mkdir()
+    with pytest.raises(DamagedError, match=r"shop\.orders"):
+        list(as_of(store, history_of(base, records, 2000, 0, KEY), memory_bytes=MEMORY, spill=spill))
+    assert list(spill.iterdir()) == []
 
 
 def test_taking_away_a_row_that_is_not_there_is_damage(tmp_path: Path) -> None:

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from holdfast.archive.scan import row_index
-from holdfast.archive.scan.row_index import GONE, OutOfRoomError, Places, Slots, Sorted
+from holdfast.archive.scan.row_index import GONE, OutOfRoomError, RowIndex, Slots, Sorted
 
 
 @pytest.mark.parametrize("kind", ["slots", "sorted", "sorted in steps"])
 def test_the_last_change_of_a_key_counts(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if kind == "sorted in steps":
         monkeypatch.setattr(row_index, "PENDING_CHANGES", 10)
-    found: Places = Slots(-50, 50) if kind == "slots" else Sorted(1 << 20)
+    found: RowIndex = Slots(-50, 50) if kind == "slots" else Sorted(1 << 20)
     random = np.random.default_rng(3)
     expected: dict[int, int] = {}
     for start in range(0, 400, 40):
@@ -27,7 +27,7 @@ def test_the_last_change_of_a_key_counts(kind: str, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("found", [Slots(1, 5), Sorted(100)])
-def test_nothing_was_changed_as_long_as_nothing_was_put(found: Places) -> None:
+def test_nothing_was_changed_as_long_as_nothing_was_put(found: RowIndex) -> None:
     assert found.has(np.array([3, 4])).tolist() == [False, False]
     assert found.rows().tolist() == []
 

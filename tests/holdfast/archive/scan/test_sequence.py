@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from holdfast.archive.scan.sequence import Sequenced
+from holdfast.archive.scan.last_version import Sequenced
 
 Event = tuple[int, int, int]
 """Key, position, number inside the transaction."""

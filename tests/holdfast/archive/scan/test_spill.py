@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from holdfast.archive.scan.spill import Shelf
+from holdfast.archive.scan.net_changes import Shelf
 
 SCHEMA = pa.schema([pa.field("n", pa.int64()), pa.field("text", pa.string())])
 

@@ -25,7 +25,8 @@ from holdfast.postgresql.logical.ddl_effects import (
 from holdfast.postgresql.logical.ddl_triggers import PG_ATTRIBUTE, PG_TYPE
 from holdfast.postgresql.logical.stream import Seen
 from holdfast.postgresql.logical.window_reader import SeenDefinition
-from sparkjobs.driver.segments import Cut, Following, Segment, compare, touched_tables
+from sparkjobs.driver.followed_tables import FollowedTables, followed_tables, touched_tables
+from sparkjobs.driver.segments import Cut, Segment
 from tests.support.databases.records import column, table
 
 FILE = FileRecord(path="data/catalog", size=1, sha256="0" * 64)
@@ -48,7 +49,7 @@ def catalog(*tables: Table, **more: Any) -> Catalog:
 def compared(
     before: Catalog, now: Catalog, *, was: dict[int, int] | None = None, followed: dict[int, int] | None = None,
     born: tuple[Born, ...] = (), begins: bool = False,
-) -> Following:  # fmt: skip
+) -> FollowedTables:  # fmt: skip
     entries = {7: 70} if followed is None else followed
     stream = Stream(
         slot="s", position="0/1", publication="p", publication_oid=1, born=born, followed=entries,
@@ -56,12 +57,12 @@ def compared(
     )  # fmt: skip
     cut = Cut(now, FILE, None, None, "v", "d", (), Seen())
     segment = Segment(9, datetime(2026, 3, 1, tzinfo=UTC), cut, stream)
-    return compare(segment, {7: 70} if was is None else was, before, begins=begins)
+    return followed_tables(segment, {7: 70} if was is None else was, before, begins=begins)
 
 
-def reason(found: Following, label: str = "shop.orders") -> str | None:
+def reason(found: FollowedTables, label: str = "shop.orders") -> str | None:
     """Return why a table starts over; None where it is followed on."""
-    assert (label in found.to_begin) == (7 not in found.followed)
+    assert (label in found.starting_over) == (7 not in found.followed)
     return found.not_followed.get(label)
 
 
@@ -99,7 +100,7 @@ def test_a_table_that_entered_the_publication_has_a_gap(was: dict[int, int], why
 
 def test_a_table_that_was_dropped_is_followed_to_its_end() -> None:
     found = compared(catalog(orders()), catalog(), followed={})
-    assert (found.followed, found.to_begin, found.dropped) == ({7: 70}, (), (7,))
+    assert (found.followed, found.starting_over, found.dropped) == ({7: 70}, (), (7,))
     left = compared(catalog(orders()), catalog(orders()), followed={})
     assert (left.followed, left.dropped) == ({}, ())
 
@@ -134,10 +135,10 @@ def test_values_of_types_that_were_altered_start_over() -> None:
 def test_a_root_starts_over_with_its_partitions_and_is_not_named() -> None:
     root = orders(kind="p")
     found = compared(catalog(root), catalog(root), was={})
-    assert (found.followed, found.to_begin) == ({}, ())
+    assert (found.followed, found.starting_over) == ({}, ())
 
 
-FOLLOWING = Following(
+FOLLOWING = FollowedTables(
     {7: 70, 8: 80}, {"shop.x": "why"}, ("shop.x",), (Born(oid=8, table_schema="shop", name="b"),), (3,), {7: 70, 9: 90}
 )
 
@@ -146,7 +147,7 @@ def test_tables_with_an_uncertain_column_start_over() -> None:
     now = catalog(orders(), orders(oid=8, name="b"), orders(oid=9, name="x"))
     found = FOLLOWING.without({8, 9}, now)
     assert found.followed == {7: 70}
-    assert found.to_begin == ("shop.x", "shop.b")
+    assert found.starting_over == ("shop.x", "shop.b")
     assert found.not_followed == {"shop.x": "why", "shop.b": UNCERTAIN}
     assert (found.born, found.dropped, found.until_changed) == ((), (3,), {7: 70, 9: 90})
     assert FOLLOWING.without((), now) == FOLLOWING
@@ -155,11 +156,11 @@ def test_tables_with_an_uncertain_column_start_over() -> None:
 @pytest.mark.parametrize(("why", "held"), [(REWRITTEN, True), (KEY_CHANGED, True), (NEW, False), (CAME_BACK, False)])
 def test_what_starts_over_for_its_own_change_is_held_until_that(why: str, held: bool) -> None:
     now = catalog(orders(oid=9, name="x"))
-    following = Following({7: 70}, {"shop.x": why}, ("shop.x",), until_changed={9: 90})
+    following = FollowedTables({7: 70}, {"shop.x": why}, ("shop.x",), until_changed={9: 90})
     assert following.held(now) == ({9: 90} if held else {})
     again = following.holding(following.held(now), now)
     assert again.followed == ({7: 70, 9: 90} if held else {7: 70})
-    assert again.to_begin == (() if held else ("shop.x",))
+    assert again.starting_over == (() if held else ("shop.x",))
     assert again.not_followed == ({} if held else {"shop.x": why})
 
 
