@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
 
 class CommandEntry(NamedTuple):
-    """The location of a command or a group of commands, and its line in the list of all.
-
-    :param name: of the function, or of the `Typer` with the commands of the group.
-    """
+    """The module of a command, its function there (of a group, its `Typer`), and its line in the list."""
 
     module: str
     name: str
@@ -91,18 +88,16 @@ COMMANDS = {
     "hold": CommandEntry(
         "hold",
         "hold_app",
-        "Restore points that stay whatever the rules of truncation say, until somebody takes the hold back.",
+        "Restore points that no truncation removes until the hold is removed.",
     ),
     "config": CommandEntry(
         "config", "config_app", "The configuration file, archives.yaml: its mistakes and its schema."
     ),
-    "key": CommandEntry(
-        "trust.key", "key_app", "Keys of encrypted archives. Whoever has lost an archive's key has lost the archive."
-    ),
+    "key": CommandEntry("trust.key", "key_app", "Keys of encrypted archives. An archive whose key is lost is lost."),
     "signing": CommandEntry(
         "trust.signing",
         "signing_app",
-        "Signatures of all that is in an archive: who may write to the store forges nothing in it.",
+        "Signatures of all that is in an archive, so that write access to the store is not enough to forge it.",
     ),
     "accept": CommandEntry(
         "trust.accept",
@@ -110,7 +105,7 @@ COMMANDS = {
         "Accept that an archive was put back to an older state, or exchanged, after this machine saw it.",
     ),
     "locks": CommandEntry(
-        "locks", "locks_app", "Who holds which lock, since when, and what to do about it. Works with Airflow down."
+        "locks", "locks_app", "The locks, their holders and what to do about them. Works with Airflow down."
     ),
     "probe": CommandEntry(
         "probe",
@@ -123,22 +118,22 @@ COMMANDS = {
         "An archive at several places: replicas that follow one update log, which a coordination store keeps.",
     ),
     "source": CommandEntry(
-        "source", "source_app", "Is a database ready to be backed up, and what makes it so. Works with Airflow down."
+        "source", "source_app", "Check that a database is ready for backups, and set it up. Works with Airflow down."
     ),
 }
-"""In the order of their list. The words of each are repeated here so that the list needs none of the modules."""
+"""In the order of their list, which repeats the words of each so that it needs none of the modules."""
 
 
 @cache
 def load(name: str) -> TyperCommand | TyperGroup:
     """Import a command, or a group of commands, and read its options."""
-    place = COMMANDS[name]
-    found: typer.Typer | Callable[..., None] = getattr(import_module(f"holdfast.cli.{place.module}"), place.name)
+    entry = COMMANDS[name]
+    target: typer.Typer | Callable[..., None] = getattr(import_module(f"holdfast.cli.{entry.module}"), entry.name)
     app = typer.Typer()
-    if isinstance(found, typer.Typer):
-        app.add_typer(found, name=name)
+    if isinstance(target, typer.Typer):
+        app.add_typer(target, name=name)
     else:
-        app.command(name=name)(found)
+        app.command(name=name)(target)
     command = get_group(app).commands[name]
     assert isinstance(command, (TyperCommand, TyperGroup))  # noqa: S101 - tells mypy what typer makes
     return command
@@ -156,5 +151,5 @@ class Commands(TyperGroup):
     """The group of all commands, each imported only when it is used."""
 
     def __init__(self, **settings: Any) -> None:
-        listed = {name: _Listed(name=name, help=place.help) for name, place in COMMANDS.items()}
+        listed = {name: _Listed(name=name, help=entry.help) for name, entry in COMMANDS.items()}
         super().__init__(**{**settings, "commands": listed})

@@ -30,8 +30,6 @@ from locking.store import StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rich.console import Console
-
     from holdfast.config.archives_model import SourceConfig
     from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
@@ -40,9 +38,9 @@ PYSPARK = "4.2.0"
 
 
 def doctor(
-    url: Annotated[str | None, typer.Argument(metavar="[URL]", help="An archive to reach, too.")] = None,
+    url: Annotated[str | None, typer.Argument(metavar="[URL]", help="An archive to check, too.")] = None,
     cluster: Annotated[
-        bool, typer.Option("--cluster", help="Ask each worker of the Spark cluster, too; needs an archive.")
+        bool, typer.Option("--cluster", help="Check each worker of the Spark cluster, too; needs an archive.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -53,17 +51,17 @@ def doctor(
         "ok": all(finding.ok for finding in findings),
         "findings": [each.describe() for each in findings],
     }
-    output.result(value, lambda console: _show_findings(console, findings))
+    output.result(value, _lines(findings))
     if not value["ok"]:
         raise typer.Exit(1)
 
 
 def _with_cluster(url: str | None, output: Output) -> list[DoctorFinding]:
     if url is None:
-        raise UsageError("say which archive the workers are to reach: holdfast doctor ARCHIVE --cluster")
+        raise UsageError("--cluster needs an archive that the workers must reach: holdfast doctor ARCHIVE --cluster")
     master = cluster_master()
     findings = list(examine(url))
-    output.say(f"asking the workers of {master}, by a small job")
+    output.say(f"checking the workers of {master} with a small job")
     sources = {name: found[1] for name, found in _sources(url) if not isinstance(found, str)}
     try:
         return [*findings, *check_cluster(master, places.archive_store(url), sources)]
@@ -71,12 +69,12 @@ def _with_cluster(url: str | None, output: Output) -> list[DoctorFinding]:
         return [*findings, DoctorFinding("cluster", f"{master} was not asked", str(error))]
 
 
-def _show_findings(console: Console, findings: list[DoctorFinding]) -> None:
+def _lines(findings: list[DoctorFinding]) -> Iterator[str]:
     for finding in findings:
         word = "FAIL" if not finding.ok else "warn" if finding.is_warning else "ok  "
-        console.print(f"{word} {finding.what}: {finding.found}", markup=False)
+        yield f"{word} {finding.what}: {finding.found}"
         if finding.remedy:
-            console.print(f"     {finding.remedy}", markup=False)
+            yield f"     {finding.remedy}"
 
 
 def examine(url: str | None) -> Iterator[DoctorFinding]:
@@ -101,7 +99,7 @@ def examine(url: str | None) -> Iterator[DoctorFinding]:
     if url is not None:
         yield _guarded("archive", url, lambda: _archive(places.archive_store(url)))
         yield from _rules(url)
-        with suppress(HoldfastError, StoreError):  # as the finding before has told
+        with suppress(HoldfastError, StoreError):  # the finding `archive` has it
             yield from _waiting(Archive.open(places.archive_store(url)))
 
 
@@ -113,23 +111,22 @@ def _guarded(what: str, name: str, look: Callable[[], str]) -> DoctorFinding:
 
 
 def _rules(url: str) -> Iterator[DoctorFinding]:
-    """Yield what the store's own rules will do to the archive; nothing where they do no harm."""
     what = "lifecycle rules"
     try:
         rules = places.archive_store(url).harmful_rules()
-    except HoldfastError:  # as the finding before has told
+    except HoldfastError:  # the finding `archive` has it
         return
     except StoreError as error:
         yield DoctorFinding(what, "not known", str(error), is_warning=True)
         return
     if rules:
-        yield DoctorFinding(what, "; ".join(rules), "change them, so that they leave the archive alone")
+        yield DoctorFinding(what, "; ".join(rules), "change them so that they leave the archive alone")
 
 
 def _last_seen() -> DoctorFinding:
     if why := last_seen.why_not_kept():
         return DoctorFinding("last seen", f"nothing is remembered: {why}", last_seen.REMEDY, is_warning=True)
-    return DoctorFinding("last seen", f"kept in {last_seen.state_folder() or 'no folder, as was said'}")
+    return DoctorFinding("last seen", f"kept in {last_seen.state_folder() or 'no folder, as configured'}")
 
 
 def _java() -> DoctorFinding:
@@ -157,10 +154,7 @@ def _spark() -> DoctorFinding:
 
 
 def _sources(url: str | None) -> Iterator[tuple[str, tuple[SourceConfig, Address] | str]]:
-    """Yield the sources of an archive in archives.yaml, each with its settings and address.
-
-    Without an archive, the sources of all. A mistake in the file, in an archive or in an address takes their place.
-    """
+    """Yield the sources of an archive, or of all, with their settings and addresses; or the mistake there."""
     try:
         read = read_archives() if find_config() else None
     except HoldfastError as error:
@@ -196,9 +190,8 @@ def _database(name: str, found: tuple[SourceConfig, Address] | str) -> tuple[Doc
 
 
 def _tls(name: str, address: Address, major: int) -> Iterator[DoctorFinding]:
-    """Yield what is to be said of a source's TLS: nothing of one on this machine that does without."""
     asked = address.tls
-    if not (asked.is_required or asked.is_remote):
+    if not (asked.is_required or asked.is_remote):  # on this machine, without TLS
         return
     what = f"TLS of {name}"
     try:
@@ -213,7 +206,6 @@ def _tls(name: str, address: Address, major: int) -> Iterator[DoctorFinding]:
 
 
 def _program(name: str, newest: int) -> DoctorFinding:
-    """Return the finding about a client program, for servers of a major version."""
     found = programs.find_program(name, at_least=newest)
     if found is None:
         return DoctorFinding(
@@ -234,10 +226,7 @@ def _libpq() -> DoctorFinding:
 
 
 def _waiting(archive: Archive) -> Iterator[DoctorFinding]:
-    """Yield a finding for each table that waits to start over.
-
-    The newest rows of such a table are in no backup.
-    """
+    """Yield the tables whose newest rows are in no backup, since they wait to start over."""
     for source in restore_points.source_names(archive.state):
         for each in waiting_tables(archive.state, source):
             remedy = each.reason if each.act else f"{each.reason}; the next backup tries again"

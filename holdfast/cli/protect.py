@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.backup import back_up_changes
-from holdfast.cli.mark import mark_now, only_source, said_of_mark
+from holdfast.cli.mark import mark_now, mark_sentence, only_source
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
@@ -66,7 +66,7 @@ def protect(
         output.say(f"holdfast: {sentence(error)}; the next backup of changes goes on from here")
         code = code or exit_code_of(error)
     value["back"] = _way_back(url, known, before)
-    output.result(value, lambda console: console.print(f"to go back: {value['back']}", markup=False))
+    output.result(value, f"to go back: {value['back']}")
     raise typer.Exit(code)
 
 
@@ -84,7 +84,7 @@ def _end(url: str, source: str, mark: str, wait: float, output: Output) -> dict[
 
 def _mark(url: str, source: str, mark: str, output: Output) -> dict[str, Any]:
     value = mark_now(url, source, mark)
-    output.say(said_of_mark(value))
+    output.say(mark_sentence(value))
     return value
 
 

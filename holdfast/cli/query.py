@@ -16,19 +16,18 @@ from holdfast.archive import locks
 from holdfast.archive.format.document import iso
 from holdfast.archive.history import restore_points
 from holdfast.cli.shared.options import Json, NoLock, SchemaTaken, Store, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.shared.output import Formatted, Output, show_rows
+from holdfast.cli.shared.output import Formatted, Output, table_lines
 from holdfast.cli.shared.reading import Consistent, open_archive, say_read_from
 from holdfast.common.lsn import show_position
 from holdfast.common.units import parse_size
+from holdfast.common.words import counted
 from holdfast.point_in_time.schema_choice import resolve
 from holdfast.point_in_time.unlocked import still_there
 from holdfast.replication.work.consistent_read import open_to_read
 from locking import Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import Console
+    from collections.abc import Iterator, Sequence
 
     from holdfast.point_in_time.query import Query
 
@@ -76,7 +75,7 @@ def query(
     for note in filter(None, [restore_points.age_of_newest(state, moment, datetime.now(UTC)), *asked.notes]):
         output.say(note)
     if len(rows) > limit:
-        output.say(f"shown are the first {limit} rows: --limit shows more")
+        output.say(f"only the first {counted(limit, 'row')} shown: --limit shows more")
     value: dict[str, Any] = {
         "at": {"time": iso(moment.at), "position": show_position(moment.position), "commit": moment.commit},
         "source": moment.source,
@@ -89,7 +88,7 @@ def query(
     say_read_from(output, value["read_from"])
     names = [each["name"] for each in columns]
     summary = _summary(value)
-    output.rows(names, value["rows"], value, lambda console: _show(console, names, value["rows"], summary), [summary])
+    output.rows(names, value["rows"], value, _lines(names, value["rows"], summary), [summary])
 
 
 def _fetch(asked: Query, most: int) -> tuple[list[dict[str, str]], list[list[Any]]]:
@@ -129,13 +128,12 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
-def _show(console: Console, names: Sequence[str], rows: Sequence[Sequence[Any]], summary: str) -> None:
-    show_rows(console, names, (["" if each is None else str(each) for each in row] for row in rows))
-    console.print(summary, markup=False)
+def _lines(names: Sequence[str], rows: Sequence[Sequence[Any]], summary: str) -> Iterator[str]:
+    yield from table_lines(names, (["" if cell is None else str(cell) for cell in row] for row in rows))
+    yield summary
 
 
 def _summary(value: dict[str, Any]) -> str:
     at = value["at"]
-    count = len(value["rows"])
     more = "" if value["complete"] else ", and more"
-    return f"{count:,} row{'s' * (count != 1)}{more}; {value['source']} as of {at['time']}, {at['position']}"
+    return f"{counted(len(value['rows']), 'row')}{more}; {value['source']} as of {at['time']}, {at['position']}"

@@ -63,6 +63,14 @@ def number(given: int | str | None, argument: str) -> int | None:
         raise UsageError(f"{argument} is {given!r}: write a whole number") from error
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: `1 table`, `2,000 tables`.
+
+    :param plural: where it is not the noun with an s.
+    """
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 def human_size(size: int) -> str:
     """Return a size in bytes for people, in decimal units."""
     value = float(size)

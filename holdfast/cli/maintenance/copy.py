@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,15 +10,13 @@ from holdfast.archive.maintenance import copy_archive
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
-from holdfast.common.words import human_size
+from holdfast.common.words import counted, human_size
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from collections.abc import Iterator
 
     from holdfast.archive.maintenance.copy_archive import Copied, CopyProgress
     from holdfast.storage import ObjectStore
-
-_INTERVAL_S = 2.0
 
 
 def copy(
@@ -55,27 +52,20 @@ def copy(
         done = copy_archive.plan(source, target, before_damage=before_damage)
     else:
         done = copy_archive.copy(
-            source, target, deep=deep, before_damage=before_damage, wait=wait, on_progress=_Teller(output)
+            source,
+            target,
+            deep=deep,
+            before_damage=before_damage,
+            wait=wait,
+            on_progress=lambda progress: output.report(_progress(progress), every_s=2.0),
         )
     value = _described(source, target, done) | ({"dry_run": True} if dry_run else {})
-    output.result(value, lambda console: _show(console, value))
+    output.result(value, _lines(value))
 
 
-class _Teller:
-    """A reporter of a copy's progress, at most every two seconds."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-        self._told = time.monotonic()
-
-    def __call__(self, progress: CopyProgress) -> None:
-        now = time.monotonic()
-        if now - self._told >= _INTERVAL_S:
-            self._told = now
-            self._output.say(
-                f"  {progress.files:,} of {progress.all_files:,} files, {human_size(progress.size)} of "
-                f"{human_size(progress.all_size)}"
-            )
+def _progress(progress: CopyProgress) -> str:
+    done = f"{progress.files:,} of {counted(progress.all_files, 'file')}"
+    return f"{done}, {human_size(progress.size)} of {human_size(progress.all_size)}"
 
 
 def _described(source: ObjectStore, target: ObjectStore, done: Copied) -> dict[str, Any]:
@@ -94,13 +84,13 @@ def _described(source: ObjectStore, target: ObjectStore, done: Copied) -> dict[s
     }
 
 
-def _show(console: Console, value: dict[str, Any]) -> None:
+def _lines(value: dict[str, Any]) -> Iterator[str]:
     verb = "would copy" if value.get("dry_run") else "copied"
     replaced = f", {value['replaced']} of them in place of damaged ones" if value["replaced"] else ""
-    console.print(
-        f"{verb} {value['name']} to {value['to']}: {value['files']:,} files ({human_size(value['bytes'])}){replaced}, "
-        f"{value['skipped']:,} were there; {value['commits']:,} commits, up to commit {value['commit']}",
-        markup=False,
+    yield (
+        f"{verb} {value['name']} to {value['to']}: {counted(value['files'], 'file')} ({human_size(value['bytes'])})"
+        f"{replaced}, {value['skipped']:,} were there; {counted(value['commits'], 'commit')}, up to commit "
+        f"{value['commit']}"
     )
     if value["left_out"]:
-        console.print(f"left out is what is behind that: {value['left_out']}", markup=False)
+        yield f"left out after that commit: {value['left_out']}"

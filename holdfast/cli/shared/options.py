@@ -26,6 +26,7 @@ SchemaTaken = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 Wait = Annotated[float, typer.Option(help="Seconds to wait for what others hold.", min=0)]
 NoLock = Annotated[bool, typer.Option("--no-lock", help=NO_LOCK.help)]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask: for scripts, and where there is no terminal.")]
 Store = Annotated[
     str | None,
     typer.Option(

@@ -7,9 +7,6 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.archive.maintenance.copy_archive import CopyProgress
-from holdfast.cli.maintenance.copy import _Teller
-from holdfast.cli.shared.output import Output
 from holdfast.storage import ObjectStore, open_store
 from tests.support.jobs.command import RunCommand
 
@@ -68,16 +65,3 @@ def test_a_place_that_is_no_copy_is_left_alone(holdfast: RunCommand, filled: Obj
     assert holdfast("init", to, "--json").code == 0
     done = holdfast("copy", filled.url, to, "--json")
     assert (done.code, "is another archive" in done.value["error"]) == (2, True)
-
-
-def test_progress_is_told_at_most_every_two_seconds(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 100.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    tell = _Teller(Output(as_json=False))
-    for number in range(1, 5):
-        now += 1
-        tell(CopyProgress(number, 9, number * 1_500_000, 9_000_000))
-    told = capsys.readouterr().err.splitlines()
-    assert told == ["  2 of 9 files, 3.0 MB of 9.0 MB", "  4 of 9 files, 6.0 MB of 9.0 MB"]
