@@ -10,8 +10,7 @@ from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
 from holdfast.common.errors import UsageError
-from holdfast.operations.mark_run import mark_source
-from holdfast.operations.marks import check_name
+from holdfast.operations.marks import check_name, mark_source
 from holdfast.operations.requests.mark import MarkRequest
 
 

@@ -57,7 +57,7 @@ class World:
 
         wanted = BackupRequest(source="shop_db")
         backup_run.run_to_the_end(
-            self.store, "r", ADDRESS, wanted=wanted, attempt=attempt, say=self.said.append, executor=executor
+            self.store, "r", ADDRESS, request=wanted, attempt=attempt, say=self.said.append, executor=executor
         )
         assert list(jobs) == []
         assert self.held == 0

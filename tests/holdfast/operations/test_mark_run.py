@@ -11,7 +11,7 @@ from holdfast.archive import Archive
 from holdfast.config.archives_model import ArchiveConfig, SourceConfig
 from holdfast.operations import marks
 from holdfast.operations.archive_context import ArchiveContext
-from holdfast.operations.mark_run import mark_source
+from holdfast.operations.marks import mark_source
 from holdfast.operations.requests.mark import MarkRequest
 from holdfast.postgresql.connection.address import Address
 from holdfast.storage import open_store
