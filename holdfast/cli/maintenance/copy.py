@@ -10,7 +10,9 @@ from holdfast.archive.maintenance import copy_archive
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
+from holdfast.cli.shared.request_options import takes
 from holdfast.common.words import counted, human_size
+from holdfast.operations.requests.copy import CopyRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,47 +21,30 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 
+@takes(CopyRequest)
 def copy(
     url: Annotated[str, typer.Argument(metavar="FROM", help="The archive: its URL, or a name in archives.yaml.")],
     to: Annotated[str, typer.Argument(metavar="TO", help="An empty place, or an earlier copy of this archive.")],
-    to_key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY",
-            help="Where the copy's key is, such as file:/etc/copy.key: the copy is encrypted, whatever the archive is. "
-            "Default is what archives.yaml says of the copy, else the archive's own key.",
-        ),
-    ] = None,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Read what is there already, too, and replace what is damaged.")
-    ] = False,
-    before_damage: Annotated[
-        bool,
-        typer.Option(
-            "--before-damage",
-            help="Leave out a commit that is damaged or missing, and all behind it: the copy is one to go on with.",
-        ),
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be copied, and change nothing.")] = False,
+    request: CopyRequest,
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
     """Copy an archive to another store, or bring an earlier copy up to date; killed, it goes on when run again."""
     output = Output(as_json=as_json)
     archive = places.resolve(url)
-    source, target = archive.open(), places.archive_store(to, to_key, archive.keys)
-    if dry_run:
-        done = copy_archive.plan(source, target, before_damage=before_damage)
+    source, target = archive.open(), places.archive_store(to, request.to_key, archive.keys)
+    if request.dry_run:
+        copied = copy_archive.plan(source, target, before_damage=request.before_damage)
     else:
-        done = copy_archive.copy(
+        copied = copy_archive.copy(
             source,
             target,
-            deep=deep,
-            before_damage=before_damage,
+            deep=request.deep,
+            before_damage=request.before_damage,
             wait=wait,
             on_progress=lambda progress: output.report(_progress(progress), every_s=2.0),
         )
-    value = _described(source, target, done) | ({"dry_run": True} if dry_run else {})
+    value = _described(source, target, copied) | ({"dry_run": True} if request.dry_run else {})
     output.result(value, _lines(value))
 
 

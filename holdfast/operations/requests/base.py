@@ -51,6 +51,14 @@ NO_LOCK = Option(
 )
 """For operations that only read; without a lock they rely on the grace of a vacuum, and fail after it."""
 
+SCHEMA = Option(
+    "The schema, if it was changed between two backups at an unknown time: the one before, the one after, or the "
+    "better one.",
+    flag="--schema",
+    title="Schema",
+    operator="schema",
+)
+
 
 @dataclass(frozen=True)
 class OptionField:

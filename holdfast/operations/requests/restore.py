@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from holdfast.common.choices import Schema  # noqa: TC001 - pydantic reads it at run time
 from holdfast.common.units import AGO, absolute_time
 from holdfast.config.archives_model import Consistency  # noqa: TC001 - as above
-from holdfast.operations.requests.base import NO_LOCK, Option, Request
+from holdfast.operations.requests.base import NO_LOCK, SCHEMA, Option, Request
 
 _TIME = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}:?\d{2})"
 _AT = f"^(latest|commit:[0-9]+|lsn:[0-9A-Fa-f]+/[0-9A-Fa-f]+|mark:.+|{_TIME}|{AGO.strip('^$')})$"
@@ -110,16 +110,7 @@ class RestoreRequest(Request):
             "into an empty database."
         ),
     ] = None
-    schema_choice: Annotated[
-        Schema,
-        Option(
-            "The schema, if it was changed between two backups at an unknown time: the one before, the one after, or "
-            "the better one.",
-            flag="--schema",
-            title="Schema",
-            operator="schema",
-        ),
-    ] = "auto"
+    schema_choice: Annotated[Schema, SCHEMA] = "auto"
     strict: Annotated[
         bool,
         Option(
