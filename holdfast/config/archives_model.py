@@ -7,20 +7,111 @@ file, the key and what to write instead; an unknown key is a mistake, never igno
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from holdfast.common.errors import UsageError
 from holdfast.common.signing import Signing
-from holdfast.common.units import BANDWIDTH, BUDGET, FORMS, SIZE
+from holdfast.common.units import BANDWIDTH, BUDGET, FORMS, SHORT_SPAN, SIZE, SPAN
 from holdfast.common.words import nearest
-from holdfast.config.airflow_settings import LABEL, AirflowDeadlines, Label, TimeZone
 from holdfast.config.schedule import schedule_problem
-from holdfast.config.section import Section, ShortSpan, Span
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+Span = Annotated[str, StringConstraints(pattern=SPAN)]
+
+
+def _in_minutes(text: str) -> str:
+    return text.replace("m", "min") if text.endswith("m") else text
+
+
+ShortSpan = Annotated[str, StringConstraints(pattern=SHORT_SPAN), AfterValidator(_in_minutes)]
+"""A length of time that is never in months, so that `15m` is as many minutes."""
+
+
+class Section(BaseModel):
+    """A part of the file: immutable, strict, and it knows its own keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _refuse_unknown_keys(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Refuse unknown keys beside all other mistakes, so that one look at the file finds them all."""
+        unknown = [key for key in data if key not in cls.model_fields] if isinstance(data, Mapping) else []
+        if not unknown:
+            return handler(data)
+        mistakes = [InitErrorDetails(type=cls._unknown(key), loc=(), input=data) for key in unknown]
+        try:
+            handler({key: value for key, value in data.items() if key not in unknown})
+        except ValidationError as error:
+            mistakes += [_line_error(mistake) for mistake in error.errors(include_url=False)]
+        raise ValidationError.from_exception_data(cls.__name__, mistakes)
+
+    @classmethod
+    def _unknown(cls, key: str) -> PydanticCustomError:
+        hint = nearest(str(key), cls.model_fields) or f"; known: {', '.join(cls.model_fields)}"
+        return PydanticCustomError("unknown_key", "unknown key '{key}'{hint}", {"key": key, "hint": hint})
+
+
+def _line_error(mistake: ErrorDetails) -> InitErrorDetails:
+    """Return a mistake in the form in which it can be raised."""
+    context = {**mistake.get("ctx", {}), "message": mistake["msg"]}
+    kind = PydanticCustomError(mistake["type"], "{message}", context)
+    return InitErrorDetails(type=kind, loc=mistake["loc"], input=mistake["input"])
+
+
+LABEL = r"^[^\s,]([^,\x00-\x1f]*[^\s,])?$"
+"""A name in Airflow: it joins the owners of a DAG with commas."""
+
+Label = Annotated[str, StringConstraints(pattern=LABEL, max_length=250)]
+"""Name of an owner, a pool or a queue; Airflow's columns hold so much."""
+
+
+def _time_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        if zones := available_timezones():  # a machine without any cannot check
+            hint = nearest(name, zones) or ": write one such as Europe/Berlin"
+            raise PydanticCustomError("timezone", "there is no such time zone{hint}", {"hint": hint}) from None
+    return name
+
+
+TimeZone = Annotated[str, AfterValidator(_time_zone)]
+"""Name of a time zone of the IANA database."""
+
+
+class AirflowDeadlines(Section):
+    """Deadlines of runs in Airflow, such as `2h`: so long after it was queued, a run of the operation is done.
+
+    Where one is not, Airflow marks its deadline as missed, and the archive's `alerts` report it. The run goes on.
+    """
+
+    full: Span | None = None
+    changes: Span | None = None
+    compaction: Span | None = None
+    truncation: Span | None = None
+    vacuum: Span | None = None
+    verification: Span | None = None
+    drill: Span | None = None
+
 
 FILE_NAME = "archives.yaml"
 GAP_AFTER = timedelta(hours=24)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
@@ -26,7 +27,6 @@ from holdfast.common.signing import KEY_VARIABLE
 from holdfast.common.units import absolute_time, parse_span
 from holdfast.config.archives_model import DrillConfig
 from holdfast.drill import assertions
-from holdfast.drill.choice import choose_moment, whole_intervals
 from holdfast.drill.history import PREFIX
 from holdfast.drill.key_proof import record_proof
 from holdfast.drill.servers import DrillServer, sweep
@@ -38,7 +38,10 @@ from holdfast.postgresql.logical.ddl_triggers import without_event_triggers
 from holdfast.postgresql.restore.rights.restricted_login import asking_login
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.archive.format.state import State
+    from holdfast.archive.history.coverage import CoveredRange
     from holdfast.archive.history.recovery_target import RecoveryTarget
     from holdfast.operations.requests.drill import DrillRequest
     from holdfast.storage import ObjectStore
@@ -201,3 +204,35 @@ def _described(moment: RecoveryTarget) -> dict[str, Any]:
         "commit": moment.commit,
         "equal": False,
     }
+
+
+_STEP = timedelta(microseconds=1)
+
+
+def whole_intervals(found: Sequence[CoveredRange]) -> list[CoveredRange]:
+    """Return the intervals of the whole database.
+
+    Where only chosen tables were ever backed up, return all intervals.
+    """
+    return [interval for interval in found if interval.whole] or list(found)
+
+
+def choose_moment(found: Sequence[CoveredRange], seed: int) -> str:
+    """Return a random restorable moment, in the form that restores take.
+
+    Every microsecond of all intervals is as likely as any other. Where no interval lasts, since there are only full
+    backups, each of them is as likely as any other.
+
+    :param found: the intervals of one source; at least one.
+    """
+    random = Random(seed)  # noqa: S311 - nobody gains by guessing it
+    whole = whole_intervals(found)
+    lengths = [(interval.end - interval.start) // _STEP for interval in whole]
+    if not any(lengths):
+        return f"commit:{random.choice(whole).placed.number}"
+    left = random.randrange(sum(lengths))
+    for interval, length in zip(whole, lengths, strict=True):
+        if left < length:
+            return iso(interval.start + left * _STEP)
+        left -= length
+    raise AssertionError("what is left is less than the sum of all lengths")

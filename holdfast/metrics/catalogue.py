@@ -1,16 +1,20 @@
-"""The list of all metrics: the text for Prometheus and docs/metrics.md are made from it, and nothing else names one.
+"""The catalogue of all metrics, and samples of them. Prometheus' text and docs/metrics.md are made from it.
 
-All are gauges, in base units. A time is seconds since 1970 by the clock of who tells it, so that an age is `time() -
-x`: one that was read long ago does not stay young. Source: prometheus.io, 'Metric and label naming'.
+All are gauges, in base units. Times are seconds since 1970, so that an age, `time() - x`, also grows between two
+collections. Source: prometheus.io, 'Metric and label naming'.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
 
 Group = Literal["run", "archive", "source", "objective", "hold", "server", "lock", "replica", "listing"]
-"""What a metric is about; `listing`: it needs a list of all objects, which `--listing` asks for."""
+"""The subject of a metric; `listing`: it needs a list of all objects, with `--listing`."""
 
 ARCHIVE: Final = ("archive",)
 SOURCE: Final = ("archive", "source")
@@ -22,11 +26,7 @@ JOB: Final = ("archive", "operation", "source")
 
 @dataclass(frozen=True)
 class CataloguedMetric:
-    """One metric.
-
-    :param help: what a value says, in one sentence without a full stop.
-    :param labels: that each of its samples has.
-    """
+    """One metric: its name, group, the labels of its samples, and a sentence without a full stop."""
 
     name: str
     group: Group
@@ -194,4 +194,28 @@ _LISTED = (
 )
 
 CATALOGUE: Final = {each.name: each for each in _LISTED}
-"""All metrics by name, in the order in which they are told."""
+"""All metrics by name, in the order of the text."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One value of a metric; raises ValueError for another metric or other labels than the catalogue's."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+    def __post_init__(self) -> None:
+        metric = CATALOGUE.get(self.name)
+        if metric is None or tuple(self.labels) != metric.labels:
+            raise ValueError(f"the catalogue has no metric {self.name} with the labels {', '.join(self.labels)}")
+
+    def describe(self) -> dict[str, Any]:
+        """Return the sample as `metrics --json` prints it."""
+        return {"name": self.name, "labels": dict(self.labels), "value": self.value}
+
+
+def sample(name: str, value: float | datetime, *labels: str) -> Sample:
+    """Return a sample; labels are in the order of the catalogue."""
+    number = float(value) if isinstance(value, (int, float)) else value.timestamp()
+    return Sample(name, dict(zip(CATALOGUE[name].labels, labels, strict=True)), number)

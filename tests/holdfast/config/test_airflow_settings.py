@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from holdfast.config.airflow_settings import AirflowDeadlines, Label, TimeZone
-from holdfast.config.archives_model import ArchiveConfig, ScheduleConfig
+from holdfast.config.archives_model import AirflowDeadlines, ArchiveConfig, Label, ScheduleConfig, TimeZone
 
 
 @pytest.mark.parametrize("name", ["a", "data platform", "team:blue/eu", "ä", "x" * 250])
@@ -43,7 +42,7 @@ def test_another_is_refused_with_the_one_that_was_meant(name: str, said: str) ->
 
 
 def test_a_machine_that_knows_no_time_zone_takes_any(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.config.airflow_settings.available_timezones", set)
+    monkeypatch.setattr("holdfast.config.archives_model.available_timezones", set)
     assert ArchiveConfig(url="x", timezone="Mars/Olympus").timezone == "Mars/Olympus"
 
 

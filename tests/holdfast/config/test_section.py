@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from holdfast.common.words import nearest
-from holdfast.config.section import Section, ShortSpan, Span
+from holdfast.config.archives_model import Section, ShortSpan, Span
 
 
 class Shop(Section):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from bench.support.blocks import make_block
 from holdfast.archive.format.block_ref import Placed
 from holdfast.archive.history.coverage import Chain, CoveredRange
-from holdfast.drill.choice import choose_moment
+from holdfast.drill.drill import choose_moment
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 SEEDS = range(2000)

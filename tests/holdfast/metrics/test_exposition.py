@@ -10,8 +10,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.common.errors import HoldfastError, UsageError
+from holdfast.metrics.catalogue import sample
 from holdfast.metrics.exposition import check_target, render, write
-from holdfast.metrics.samples import sample
 
 SAMPLES = [
     sample("holdfast_archive_bytes", 10, 'a "b"\n'),

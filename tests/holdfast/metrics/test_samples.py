@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast.metrics.samples import Sample, sample
+from holdfast.metrics.catalogue import Sample, sample
 
 
 def test_a_time_is_seconds_since_1970_and_a_truth_is_one() -> None:

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from holdfast.common.errors import HoldfastError, UsageError
+from holdfast.metrics.catalogue import sample
 from holdfast.metrics.collect import Collected
-from holdfast.metrics.samples import sample
 from holdfast.metrics.serving import ListenAddress, MetricsServer, serve
 from tests.support.servers.scraping import scrape
 

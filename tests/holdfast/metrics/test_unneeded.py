@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from holdfast.archive import Archive
-from holdfast.metrics.unneeded import unneeded
+from holdfast.metrics.archive import unneeded
 from tests.holdfast.metrics.conftest import values
 from tests.support.archives.vacuuming import DAY, commit, put_file, run_vacuum, write_block
 from tests.support.stores.memory_store import MemoryStore
