@@ -98,7 +98,7 @@ def _lines(value: dict[str, Any]) -> Iterator[str]:
         f"{value['source']} as of {value['at']} (commit {value['commit']}): {counted(value['rows'], 'row')} of "
         f"{counted(value['tables'], 'table')}, equal to the archive, ready after {value['seconds']:.1f} s"
     )
-    yield f"{checked} of {counted(checked, 'assertion')} hold" if checked else "no assertions were given"
+    yield f"{checked} of {checked} assertions hold" if checked else "no assertions were given"
     yield f"the newest restorable moment, {value['newest']}, is {human_span(value['age_s'])} old"
     if value["key"]:
         yield f"the archive was opened by {value['key']}"

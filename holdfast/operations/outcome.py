@@ -88,7 +88,7 @@ def job_result(store: ObjectStore, operation: str, run: str, record: RunRecord |
         return result
     if block is not None and end.code == 0:
         raise ReportedError(
-            f"commit {result.get('commit')} lacks the block that the record of run {run} names: one of them was "
+            f"commit {result.get('commit')} does not hold the block of run {run}, as its record says: one of them was "
             "changed since. See 'holdfast status'",
             DamagedError.exit_code,
         )

@@ -49,8 +49,8 @@ def copy(
 
 
 def _progress(progress: CopyProgress) -> str:
-    done = f"{progress.files:,} of {counted(progress.all_files, 'file')}"
-    return f"{done}, {human_size(progress.size)} of {human_size(progress.all_size)}"
+    files = f"{progress.files:,} of {progress.all_files:,} files"
+    return f"{files}, {human_size(progress.size)} of {human_size(progress.all_size)}"
 
 
 def _described(source: ObjectStore, target: ObjectStore, done: Copied) -> dict[str, Any]:

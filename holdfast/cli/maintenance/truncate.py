@@ -83,9 +83,9 @@ def _done_lines(done: dict[str, Any]) -> Iterator[str]:
 
 
 def _source_line(summary: dict[str, Any], verb: str) -> str:
-    points = counted(summary["points_kept"] + summary["points_removed"], "restore point")
+    points = summary["points_kept"] + summary["points_removed"]
     restorable = _spans(summary["restorable_after"])
-    return f"{summary['source']}: {summary['points_kept']} of {points} {verb}; restorable {restorable}"
+    return f"{summary['source']}: {summary['points_kept']} of {points} restore points {verb}; restorable {restorable}"
 
 
 def _spans(spans: Iterable[dict[str, Any]]) -> str:

@@ -133,7 +133,7 @@ def _lines(value: dict[str, Any]) -> Iterator[str]:
     yield from (f"not repaired: {path}: {why}" for path, why in value.get("not_repaired", {}).items())
     how = "read and match their checksums" if value["deep"] else "there, with the right size"
     yield (
-        f"{value['files'] - len(value['damage'])} of {counted(value['files'], 'file')} ({human_size(value['bytes'])}) "
+        f"{value['files'] - len(value['damage'])} of {value['files']} files ({human_size(value['bytes'])}) "
         f"of {counted(value['commits'], 'commit')} are {how}"
     )
     if (locks := value.get("object_locks")) is not None:

@@ -51,7 +51,7 @@ def test_without_arguments_the_commands_are_listed(holdfast: RunCommand) -> None
     assert done.code == 2
     for name in ("init", "backup", "restore", "status", "points", "verify", "doctor"):
         assert name in done.out
-    assert one_sentence(done.err) == "say what to do: one of the commands above"
+    assert one_sentence(done.err) == "no command given: choose one of those above"
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_every_lock_is_listed_with_its_holder(holdfast: RunCommand, store: Objec
 def test_an_archive_without_locks_says_so(holdfast: RunCommand, store: ObjectStore) -> None:
     assert holdfast("locks", "list", store.url).out == "no locks\n"
     assert holdfast("locks", "list", store.url, "--json").value == {"locks": [], "sources": []}
-    assert holdfast("locks", "reap", store.url).out == "nothing is over\n"
+    assert holdfast("locks", "reap", store.url).out == "no dead locks\n"
 
 
 @pytest.mark.parametrize("command", ["list", "explain", "reap"])

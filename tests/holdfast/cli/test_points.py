@@ -36,7 +36,7 @@ def test_tables_that_are_not_exact_are_shown_with_what_a_restore_gives(
     assert ": rows of 20" in said
     assert "the type of a column was altered, and its older rows with it; schema approximate" in said
     assert "public.notes" not in said
-    assert "1 other tables: exactly what was there, at each of these moments" in said
+    assert "1 other table: exactly what was there, at each of these times" in said
 
 
 def test_chosen_tables_are_shown_whole(holdfast: RunCommand, migrated: Followed) -> None:

@@ -81,7 +81,7 @@ def test_people_get_a_table_and_are_told_where_it_is_cut(holdfast: RunCommand, s
     assert done.code == 0
     assert [line.split() for line in done.out.splitlines()[:3]] == [["id", "price"], ["1", "1.50"], ["3", "3.00"]]
     assert done.out.splitlines()[3] == "2 rows, and more; shop_db as of 2026-03-01T13:00:00.000000Z, 0/7D0"
-    assert "shown are the first 2 rows: --limit shows more" in done.err
+    assert "only the first 2 rows shown: --limit shows more" in done.err
 
 
 LONG = "select id, repeat('x', 300) as long, " + ", ".join(f"{n} as column_{n}" for n in range(60)) + " from orders"
@@ -112,7 +112,7 @@ def test_rows_alone_come_as_csv_or_as_lines_of_json(holdfast: RunCommand, store:
     assert whole["rows"][0] == [1, *row.values()]
     done = holdfast("query", store.url, "select id, id from orders", "--format", "jsonl")
     assert (done.code, done.out) == (2, "")
-    assert "two columns are called id: name one of them otherwise, by AS" in done.err
+    assert "two columns are called id: rename one with AS" in done.err
     assert holdfast("query", store.url, "selec", "--format", "json").value["exit_code"] == 2
 
 

@@ -51,7 +51,7 @@ def test_a_database_that_is_ready_is_said_to_be(holdfast: RunCommand, shop: Addr
     assert shown.out.splitlines() == [
         f"PostgreSQL {done.value['facts']['server']} at {shop.url}: role postgres, wal_level logical",
         "TLS: sslmode prefer, on this machine",
-        f"ok   {shop.database}: 1 tables, 0 B",
+        f"ok   {shop.database}: 1 table, 0 B",
         f"warn {SUPERUSER}",
         "     make a role for them: holdfast source setup … --role backup",
     ]
@@ -77,7 +77,7 @@ def test_all_that_is_in_the_way_is_listed_with_what_to_do(
     assert f"FAIL {ROLE} may not use the schemas hr" in shown.out
     assert f"     grant pg_read_all_data to {ROLE}" in shown.out
     assert "warn the log position of a backup will be approximate" in shown.out
-    assert shown.err == "holdfast: a backup would be refused or fail: mend what is marked FAIL\n"
+    assert shown.err == "holdfast: a backup would be refused or fail: fix the lines marked FAIL\n"
 
 
 def test_databases_of_one_server_are_looked_at_together(
@@ -237,10 +237,10 @@ def test_a_stream_is_set_up_by_name_of_the_archive_and_removed_with_its_slot(
     holdfast: RunCommand, shop: Address, store: ObjectStore, stream: str
 ) -> None:
     setup = ("source", "setup", shop.url, "--role", ROLE, "--changes", "--run", "--json")
-    assert "say for which archive the changes are: --archive URL" in holdfast(*setup).err
+    assert "--changes needs the archive that the changes go to: --archive URL" in holdfast(*setup).err
     assert holdfast("source", "setup", shop.url, "--identity-full", "*").code == 2
     definitions = holdfast("source", "setup", shop.url, "--definitions")
-    assert "--definitions is for backups of changes: add --changes" in definitions.err
+    assert "--definitions is for incremental backups: add --changes" in definitions.err
     gone = holdfast(*setup, "--archive", store.url, "--new-tables")
     assert (gone.code, "--new-tables is no more" in gone.err, "back up right after" in gone.err) == (2, True, True)
     done = holdfast(*setup, "--archive", store.url, "--identity-full", "hr.*")
@@ -269,7 +269,7 @@ def test_a_stream_of_another_archive_is_named_and_left(
     open_stream(shop, stream, ())
     done = holdfast("source", "remove", shop.url, "--role", ROLE, "--run")
     assert (done.code, done.out) == (0, "-- nothing to do\n")
-    assert f"{shop.database} has a stream of another archive, {stream}: name that with --archive" in done.err
+    assert f"{shop.database} has a stream of another archive, {stream}: name it with --archive" in done.err
     done = holdfast("source", "remove", shop.url, "--role", ROLE, "--run", "--archive", store.url)
     assert "pg_drop_replication_slot" in done.out
     assert "stream" not in done.err
@@ -281,7 +281,7 @@ def test_a_source_can_be_removed_where_its_archive_is_gone(holdfast: RunCommand,
     )
     done = holdfast("source", "remove", "s", "--role", ROLE)
     assert done.code == 0
-    assert "its stream is dropped only where setup has made it" in done.err
+    assert "so its stream is dropped only where setup made it" in done.err
 
 
 def test_the_stream_that_a_source_has_left_at_its_old_address_is_removed(

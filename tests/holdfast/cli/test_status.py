@@ -40,7 +40,7 @@ def test_a_missed_objective_is_said_and_fails(holdfast: RunCommand, promised: Pa
 def test_a_check_of_nothing_is_wrong_usage(holdfast: RunCommand, store: ObjectStore, promised: Path) -> None:
     promised.write_text("archives: {}")
     done = holdfast("status", store.url, "--check")
-    assert (done.code, "write 'objectives' below a source" in done.err) == (2, True)
+    assert (done.code, "write 'objectives' below one of its sources" in done.err) == (2, True)
 
 
 def test_an_objective_is_a_length_of_time(holdfast: RunCommand, promised: Path) -> None:

@@ -71,7 +71,7 @@ def test_what_is_no_decision_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     for text in (None, "", '{"kind": "none"}'):
         if text is not None:
             (tmp_path / "decision").write_text(text)
-        with pytest.raises(UsageError, match="this describes no backup: start jobs by command or operator"):
+        with pytest.raises(UsageError, match="describes no backup: start jobs with a command or an operator"):
             Decision.given()
 
 
@@ -99,7 +99,7 @@ def test_another_database_is_backed_up_only_where_somebody_says_it_is_the_same(
     oid = followed.session.execute("select oid::int8 from pg_database where datname = current_database()").fetchone()
     assert (block.source.database_oid,) == oid
     moved(followed, new_database())
-    with pytest.raises(RefusedError, match=r"is not the database .* its oid is \d+, and theirs is \d+.*--moved"):
+    with pytest.raises(RefusedError, match=r"is a different database .* its oid is \d+, the other is \d+.*--moved"):
         followed.back_up(kind)
     assert followed.archive().state.sequence == 1
     result = followed.back_up(kind, "--moved")
@@ -137,7 +137,7 @@ def test_a_stream_is_restarted_by_a_full_backup_where_somebody_asks_for_it(follo
     followed.run("insert into t values (3, 'three')")
     assert followed.back_up()["kind"] == "changes"
     (gap,) = restore_points.describe(followed.archive().state)["sources"][0]["gaps"]
-    assert gap["reason"] == "a new stream was begun: somebody asked for it (--restart-stream)"
+    assert gap["reason"] == "a new stream was begun: as requested (--restart-stream)"
     agree(followed, 1)
 
 

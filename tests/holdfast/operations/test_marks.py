@@ -221,7 +221,7 @@ def test_in_a_signed_archive_only_signed_announcements_and_records_count(tmp_pat
         open_store(place).create(key, body)
     said: list[str] = []
     assert pending(us, "shop", {}, said.append).records == {}
-    assert said == [f"{mark_key('shop/1')} is not signed by a key that is known here: it counts for nothing"]
+    assert said == [f"{mark_key('shop/1')} is not signed by a known key: it does not count"]
     marks = [seen("m", IDS[0]), seen("before 4.2")]
     assert tell_apart(us, "shop", State(), marks) == ((), tuple(marks))
     vouched = {key: sha256(body).hexdigest() for key, body in forged.items()}

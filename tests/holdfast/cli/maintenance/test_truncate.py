@@ -66,7 +66,7 @@ def test_people_are_shown_runs_of_points_that_share_a_fate(
         f"{first} {last} 4 goes",
         f"{newest} {newest} 1 stays last=1, last chain",
         f"shop_db: 1 of 5 restore points would stay; restorable {newest}",
-        "4 blocks would go, 0 B: the files are deleted by 'holdfast vacuum' after its grace",
+        "4 blocks would be removed, 0 B: 'holdfast vacuum' deletes the files after its grace",
     ]
 
 
@@ -80,7 +80,7 @@ def test_what_no_rule_keeps_is_removed_by_one_commit(holdfast: RunCommand, backe
     assert again.out.splitlines()[-1] == "nothing to remove"
     assert Archive.open(backed_up).state.sequence == 7
     shown = holdfast("truncate", backed_up.url, "--keep", "last=1")
-    assert shown.out.splitlines()[-1].startswith("commit 8: 2 blocks removed, 0 B: the files are deleted")
+    assert shown.out.splitlines()[-1].startswith("commit 8: 2 blocks removed, 0 B: 'holdfast vacuum' deletes")
 
 
 def test_only_one_source_and_more_chains_may_be_asked_for(holdfast: RunCommand, backed_up: ObjectStore) -> None:

@@ -65,8 +65,8 @@ def test_a_day_has_to_pass_first(holdfast: RunCommand, used: ObjectStore) -> Non
     before = data(used)
     done = holdfast("vacuum", used.url)
     assert (done.code, data(used)) == (0, before)
-    assert "removed blocks whose grace is not over: 1; the next is due at" in done.out
-    assert "blocks that may still be written, or were until lately: 1" in done.out
+    assert "removed blocks within their grace: 1; the next is due at" in done.out
+    assert "blocks that may still be written: 1" in done.out
     make_older(used, timedelta(hours=25))
     assert holdfast("vacuum", used.url, "--json").value["files"] == 2  # those that no commit names
     assert holdfast("vacuum", used.url, "--grace", "0h", "--no-orphans", "--json").value["files"] == 3

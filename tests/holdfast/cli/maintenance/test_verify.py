@@ -40,7 +40,7 @@ def test_a_budget_reads_a_part_and_the_next_run_goes_on(holdfast: RunCommand, fi
     assert first["bytes"] != second["bytes"]
     done = holdfast("verify", filled.url, "--deep", "--budget", "2h")
     assert done.out.startswith("2 of 2 files")
-    assert done.out.splitlines()[-1].startswith("every file was read, or made, after 20")
+    assert done.out.splitlines()[-1].startswith("every file was read, or written, after 20")
     assert len(filled.list(f"runs/{RUN}/").objects) <= 2
 
 
@@ -193,6 +193,8 @@ def test_a_damaged_commit_is_told_with_what_is_behind_it_and_put_back_from_a_cop
 
     done = holdfast("verify", filled.url, "--repair-from", copied, "--json")
     assert (done.code, done.value["repaired"]) == (4, [key])
-    assert one_sentence(done.err) == "what is behind the commits that were put back was not looked at: run it once more"
+    assert (
+        one_sentence(done.err) == "the files of the commits that were put back are not verified yet: run it once more"
+    )
     assert holdfast("verify", filled.url, "--deep").code == 0
     assert holdfast("points", filled.url).code == 0

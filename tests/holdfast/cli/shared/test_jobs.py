@@ -205,7 +205,7 @@ def test_a_backup_that_was_committed_succeeded_however_its_job_ended(
 
 @pytest.mark.parametrize(
     ("last_words", "said"),
-    [("", "all that it has committed counts, and the next backup goes on from there"), ("failed", "")],
+    [("", "its commits count, and the next backup continues from there"), ("failed", "")],
 )
 def test_changes_that_were_committed_do_not_make_a_success_of_a_run_that_was_to_do_more(
     holdfast: RunCommand, store: ObjectStore, address: Address, play_spark: PlaySpark, last_words: str, said: str
@@ -248,7 +248,7 @@ def test_a_command_that_is_interrupted_releases_its_locks(
 
     play_spark(interrupt)
     done = holdfast("backup", store.url, "--source", address.url, "--json")
-    stopped = "stopped; its locks were released; run it again, and it goes on from what is finished"
+    stopped = "stopped, and its locks were released; run it again to continue"
     assert (done.code, done.value["error"]) == (130, stopped)
     assert (inspect(store), logs(tmp_path)) == ([], [])
 
@@ -281,7 +281,7 @@ def nothing_was_started(store: ObjectStore) -> bool:
         (("127.0.0.1", "[::1"), 2, "no PostgreSQL address: write postgresql://user@host:port/database"),
         (("postgresql:", "mysql:"), 2, "no PostgreSQL address: write postgresql://user@host:port/database"),
         ((r"/made.*", ""), 2, "names no database: add /database to it"),
-        ((r"postgresql://.*", "shop_db"), 2, "archives.yaml says nothing of"),
+        ((r"postgresql://.*", "shop_db"), 2, "archives.yaml has no archive"),
     ],
 )
 def test_a_database_that_cannot_be_used_is_told_before_anything_is_started(
@@ -355,7 +355,7 @@ def test_a_restore_prints_what_it_restored(
     assert started["environment"]["HOLDFAST_TARGET_URL"] == address.url
     shown = holdfast("restore", filled.url, "--to", address.url)
     line = (
-        r"restored shop_db to 2026-03-01T12:00:00Z \(commit 1\): 3 rows of 1 tables in (\S+) s, equal to the archive\n"
+        r"restored shop_db to 2026-03-01T12:00:00Z \(commit 1\): 3 rows of 1 table in (\S+) s, equal to the archive\n"
     )
     assert re.fullmatch(line, shown.out)
 
@@ -404,7 +404,7 @@ def test_a_dry_run_prints_the_plan(
     assert started["arguments"][-len(expected) :] == expected
     assert holdfast("restore", filled.url, "--to", address.url, *options).out == (
         "would restore shop_db to 2026-03-01T12:00:00Z (commit 1): "
-        "1,000 rows and 20 changes since of 1 tables, 10 B stored\n"
+        "1,000 rows and 20 changes since of 1 table, 10 B stored\n"
         "  a.o → b.o2: 1,000 rows\n"
         "on the source's disk, these tables had 8.2 kB without their indexes\n"
         "with them:\n"
@@ -413,7 +413,7 @@ def test_a_dry_run_prints_the_plan(
         "  index a.x → b.x1\n"
         "in the target already, left as they are:\n"
         "  type a.t\n"
-        "of the target's own:\n"
+        "in the target, affected:\n"
         "  a.c: writes wait\n"
         "roles that will be created:\n"
         "  clerk\n"
@@ -441,7 +441,7 @@ def test_a_restore_says_that_not_everything_came_back(
 
     play_spark(bring_back)
     shown = holdfast("restore", filled.url, "--to", address.url, "--tables", "a.*")
-    assert shown.out.endswith("equal to the archive; not restored: 2 objects, named above\n")
+    assert shown.out.endswith("equal to the archive; not restored: 2 objects, listed above\n")
 
 
 def test_a_map_that_is_none_is_refused_before_anything_is_started(
