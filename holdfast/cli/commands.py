@@ -18,108 +18,69 @@ if TYPE_CHECKING:
 
 
 class CommandEntry(NamedTuple):
-    """The module of a command, its function there (of a group, its `Typer`), and its line in the list."""
+    """The line of a command in the list, and its module, if that has another name.
 
-    module: str
-    name: str
+    The module has a function of the command's name, or for a group of commands a `Typer` called `NAME_app`.
+    """
+
     help: str
+    module: str = ""
 
 
 COMMANDS = {
-    "init": CommandEntry("init", "init", "Create an archive in an empty place."),
-    "backup": CommandEntry(
-        "backup",
-        "backup",
-        "Back up a database: all of it in one snapshot, or the changes since the last backup.",
-    ),
-    "restore": CommandEntry(
-        "restore", "restore", "Restore a database, or tables of it, and prove them equal to the archive."
-    ),
-    "query": CommandEntry("query", "query", "Query tables at any recovery target, without restoring them."),
-    "points": CommandEntry(
-        "points",
-        "show_points",
-        "List the restore points, the gaps between them, and the state of each table in a restore.",
-    ),
-    "mark": CommandEntry("mark", "mark", "Name the present position of a source, as a recovery target (--at NAME)."),
+    "init": CommandEntry("Create an archive in an empty place."),
+    "backup": CommandEntry("Back up a database: all of it in one snapshot, or the changes since the last backup."),
+    "restore": CommandEntry("Restore a database, or tables of it, and prove them equal to the archive."),
+    "query": CommandEntry("Query tables at any recovery target, without restoring them."),
+    "points": CommandEntry("List the restore points, the gaps between them, and the state of each table in a restore."),
+    "mark": CommandEntry("Name the present position of a source, as a recovery target (--at NAME)."),
     "protect": CommandEntry(
-        "protect",
-        "protect",
-        "Run a command that changes a source, such as a migration, so that both its sides can be restored exactly.",
+        "Run a command that changes a source, such as a migration, so that both its sides can be restored exactly."
     ),
-    "verify": CommandEntry(
-        "maintenance.verify", "verify", "Check that all files named by the commits are there and unchanged."
-    ),
+    "verify": CommandEntry("Check that all files named by the commits are there and unchanged.", "maintenance.verify"),
     "copy": CommandEntry(
+        "Copy an archive to another store, or bring an earlier copy up to date; run it again after a kill.",
         "maintenance.copy",
-        "copy",
-        "Copy an archive to another store, or bring an earlier copy up to date; killed, it goes on when run again.",
     ),
     "drill": CommandEntry(
-        "drill",
-        "drill",
-        "Restore a random restore point from the archive alone, compare it, and check its assertions.",
+        "Restore a random restore point from the archive alone, compare it, and check its assertions."
     ),
     "compact": CommandEntry(
-        "maintenance.compact", "compact", "Join small blocks of changes into few; all restore points are kept."
+        "Join small blocks of changes into few; all restore points are kept.", "maintenance.compact"
     ),
     "truncate": CommandEntry(
-        "maintenance.truncate",
-        "truncate",
         "Remove the restore points that no rule and no hold keeps; 'holdfast vacuum' deletes their files later.",
+        "maintenance.truncate",
     ),
     "vacuum": CommandEntry(
-        "maintenance.vacuum",
-        "vacuum",
-        "Delete files that nothing needs: those of removed blocks, and leftovers of killed backups.",
+        "Delete unneeded files: those of removed blocks, and of killed backups.", "maintenance.vacuum"
     ),
     "migrate": CommandEntry(
-        "maintenance.migrate", "migrate", "Migrate an archive to a newer format; its restore points are kept."
+        "Migrate an archive to a newer format; its restore points are kept.", "maintenance.migrate"
     ),
-    "status": CommandEntry("status", "status", "Print the contents of an archive."),
-    "metrics": CommandEntry(
-        "metrics",
-        "metrics",
-        "Print metrics of archives, their sources' servers and their replicas, for Prometheus.",
-    ),
-    "doctor": CommandEntry(
-        "doctor", "doctor", "Check everything that backups and restores need, and print a remedy for each failure."
-    ),
-    "hold": CommandEntry(
-        "hold",
-        "hold_app",
-        "Restore points that no truncation removes until the hold is removed.",
-    ),
-    "config": CommandEntry(
-        "config", "config_app", "The configuration file, archives.yaml: its mistakes and its schema."
-    ),
-    "key": CommandEntry("trust.key", "key_app", "Keys of encrypted archives. An archive whose key is lost is lost."),
+    "status": CommandEntry("Print the contents of an archive."),
+    "metrics": CommandEntry("Print metrics of archives, their sources' servers and their replicas, for Prometheus."),
+    "doctor": CommandEntry("Check everything that backups and restores need, and print a remedy for each failure."),
+    "hold": CommandEntry("Restore points that no truncation removes until the hold is removed."),
+    "config": CommandEntry("The configuration file, archives.yaml: its mistakes and its schema."),
+    "key": CommandEntry("Keys of encrypted archives. An archive whose key is lost is lost.", "trust.key"),
     "signing": CommandEntry(
-        "trust.signing",
-        "signing_app",
         "Signatures of all that is in an archive, so that write access to the store is not enough to forge it.",
+        "trust.signing",
     ),
     "accept": CommandEntry(
-        "trust.accept",
-        "accept",
         "Accept that an archive was put back to an older state, or exchanged, after this machine saw it.",
+        "trust.accept",
     ),
-    "locks": CommandEntry(
-        "locks", "locks_app", "The locks, their holders and what to do about them. Works with Airflow down."
-    ),
+    "locks": CommandEntry("The locks, their holders and what to do about them. Works with Airflow down."),
     "probe": CommandEntry(
-        "probe",
-        "probe_store",
-        "Measure whether a store is safe, also before there is an archive; writes and removes about 300 MB.",
+        "Measure whether a store is safe, also before there is an archive; writes and removes about 300 MB."
     ),
     "replica": CommandEntry(
-        "replica.app",
-        "replica_app",
         "An archive at several places: replicas that follow one update log, which a coordination store keeps.",
+        "replica.app",
     ),
-    "source": CommandEntry(
-        "source", "source_app", "Check that a database is ready for backups, and set it up. Works with Airflow down."
-    ),
+    "source": CommandEntry("Check that a database is ready for backups, and set it up. Works with Airflow down."),
 }
 """In the order of their list, which repeats the words of each so that it needs none of the modules."""
 
@@ -127,8 +88,8 @@ COMMANDS = {
 @cache
 def load(name: str) -> TyperCommand | TyperGroup:
     """Import a command, or a group of commands, and read its options."""
-    entry = COMMANDS[name]
-    target: typer.Typer | Callable[..., None] = getattr(import_module(f"holdfast.cli.{entry.module}"), entry.name)
+    module = import_module(f"holdfast.cli.{COMMANDS[name].module or name}")
+    target: typer.Typer | Callable[..., None] = getattr(module, f"{name}_app", None) or getattr(module, name)
     app = typer.Typer()
     if isinstance(target, typer.Typer):
         app.add_typer(target, name=name)

@@ -35,7 +35,7 @@ Tables = Annotated[
 _HEAD = ("from", "to", "position", "commit")
 
 
-def show_points(
+def points(
     url: Url,
     tables: Tables = None,
     consistency: Consistent = None,

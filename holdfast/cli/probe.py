@@ -12,7 +12,7 @@ from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads t
 from holdfast.cli.shared.output import Output
 from holdfast.common.errors import RefusedError
 from holdfast.common.words import counted
-from holdfast.storage.probe import keep, probe
+from holdfast.storage import probe as store_probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from holdfast.storage.probe import ProbeResult
 
 
-def probe_store(url: Url, as_json: Json = False) -> None:
+def probe(url: Url, as_json: Json = False) -> None:
     """Measure whether a store is safe, also before there is an archive; writes and removes about 300 MB."""
     output = Output(as_json=as_json)
     store = places.archive_store(url)
     output.say(f"probing {store.url}: seconds on a near store, minutes on a far one")
-    result = probe(store)
-    key = keep(store, result)
+    result = store_probe.probe(store)
+    key = store_probe.keep(store, result)
     value = {**json.loads(result.to_bytes()), "reasons": result.reasons, "kept": key}
     output.result(value, _lines(result, key))
     if result.reasons:

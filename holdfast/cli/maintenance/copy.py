@@ -29,7 +29,7 @@ def copy(
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Copy an archive to another store, or bring an earlier copy up to date; killed, it goes on when run again."""
+    """Copy an archive to another store, or bring an earlier copy up to date; run it again after a kill."""
     output = Output(as_json=as_json)
     archive = places.resolve(url)
     source, target = archive.open(), places.archive_store(to, request.to_key, archive.keys)

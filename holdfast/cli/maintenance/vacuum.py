@@ -38,7 +38,7 @@ def vacuum(
     wait: Annotated[float, typer.Option(help="Seconds to wait for locks, and for readers.", min=0)] = WAIT_S,
     as_json: Json = False,
 ) -> None:
-    """Delete files that nothing needs: those of removed blocks, and leftovers of killed backups."""
+    """Delete unneeded files: those of removed blocks, and of killed backups."""
     output = Output(as_json=as_json)
     archive = places.resolve(url)
     done = _vacuum(archive, request.filled(grace=archive.settings.vacuum.grace), wait)

@@ -19,7 +19,7 @@ BRIEF = Budget(rounds=2, races=2, contenders=4, large_races=0, settle_s=0.0)
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Try everything, but not often."""
-    monkeypatch.setattr(command, "probe", lambda store: probe(store, BRIEF))
+    monkeypatch.setattr(command.store_probe, "probe", lambda store: probe(store, BRIEF))
 
 
 def kept(store: ObjectStore) -> list[str]:

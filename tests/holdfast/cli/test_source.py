@@ -15,7 +15,6 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump import programs
-from holdfast.postgresql.dump.client_floors import Release
 from holdfast.postgresql.logical.stream import drop_stream, open_stream, stream_name
 from holdfast.storage import ObjectStore
 from tests.support.jobs.command import Finished, RunCommand
@@ -108,12 +107,6 @@ def test_a_database_that_the_role_may_not_enter_is_a_problem_among_the_others(
     assert (problem["database"], problem["do"]) == (other.database, "grant it CONNECT on it")
 
 
-def test_a_server_that_is_not_there_is_a_failure(holdfast: RunCommand) -> None:
-    done = holdfast("source", "check", "postgresql://me@127.0.0.1:1/x", "--json")
-    assert done.code == 1
-    assert "Is the server running" in done.value["error"]
-
-
 def test_a_name_is_found_in_archives_yaml(holdfast: RunCommand, shop: Address) -> None:
     source = f'{{url: "{shop.url}", tables: ["crm.*"]}}'
     Path("archives.yaml").write_text(f"archives: {{a: {{url: /a, sources: {{shop: {source}, crm: {source}}}}}}}")
@@ -156,15 +149,6 @@ def test_set_up_and_removal_say_what_they_changed_and_the_second_time_that_nothi
     assert f"setup has given {ROLE} nothing in {shop.database}" in shown.err
 
 
-def test_a_role_that_owns_something_is_refused_with_its_name(holdfast: RunCommand, shop: Address) -> None:
-    holdfast("source", "setup", shop.url, "--role", ROLE, "--run")
-    with connect(shop) as session:
-        session.execute(f"alter table hr.staff owner to {ROLE}".encode())
-    done = holdfast("source", "remove", shop.url, "--role", ROLE, "--run", "--json")
-    assert done.code == 5
-    assert f"{ROLE} owns table hr.staff" in json.loads(done.out)["error"]
-
-
 def test_the_user_of_the_address_is_meant_where_no_role_is_named(holdfast: RunCommand, shop: Address) -> None:
     done = holdfast("source", "setup", shop.url)
     assert done.out == "-- nothing to do\n"
@@ -182,21 +166,6 @@ def stream(store: ObjectStore, shop: Address) -> Iterator[str]:
 
 def whats(done: Finished) -> list[str]:
     return [each["what"] for each in done.value["warnings"]]
-
-
-def test_a_look_at_changes_names_tables_without_a_key_and_what_may_fill_the_disk(
-    holdfast: RunCommand, shop: Address
-) -> None:
-    done = holdfast("source", "check", shop.url, "--changes", "--json")
-    assert done.code == 0
-    assert whats(done) == [
-        SUPERUSER,
-        "only in full backups, not followed (no primary key): hr.staff",
-        "max_slot_wal_keep_size is -1: a stream that nobody reads keeps the log until the disk is full",
-    ]
-    facts = done.value["facts"]["databases"][shop.database]["changes"]
-    assert facts["stream"] is None
-    assert list(facts["not_followed"]) == ["hr.staff"]
 
 
 def test_a_look_at_changes_tells_of_the_stream_of_an_archive(
@@ -219,18 +188,6 @@ def test_a_look_at_changes_tells_of_the_stream_of_an_archive(
         session.execute(f"create publication {stream} for all tables".encode())
     done = holdfast("source", "check", shop.url, "--changes", "--archive", store.url)
     assert f"warn publication {stream} is FOR ALL TABLES" in done.out
-
-
-def test_a_role_that_cannot_follow_changes_is_told_why(
-    holdfast: RunCommand, shop: Address, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with connect(shop) as session:
-        session.execute(f"create role {ROLE} login password 'r' in role pg_read_all_data".encode())
-        session.execute("create table hr.keyed (id int primary key)")
-    monkeypatch.setenv("PGPASSWORD", "r")
-    done = holdfast("source", "check", shop.url.replace("postgres@", f"{ROLE}@"), "--changes", "--json")
-    assert "changes cannot be backed up: the role has no REPLICATION right" in whats(done)
-    assert f"{ROLE} may not publish hr.keyed" in whats(done)
 
 
 def test_a_stream_is_set_up_by_name_of_the_archive_and_removed_with_its_slot(
@@ -296,13 +253,3 @@ def test_the_stream_that_a_source_has_left_at_its_old_address_is_removed(
     assert left in done.out
     with connect(shop) as session:
         assert session.execute("select from pg_replication_slots where slot_name = %s", (left,)).fetchone() is None
-
-
-def test_an_unsafe_pg_dump_is_warned_of(holdfast: RunCommand, shop: Address, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "version_of", lambda program: Release(18, 3))
-    Path("archives.yaml").write_text(f'archives: {{a: {{url: a, sources: {{shop: {{url: "{shop.url}"}}}}}}}}')
-    done = holdfast("source", "check", "shop", "--json")
-    assert (done.code, done.value["problems"]) == (0, [])
-    warned = [each["what"].partition(" (")[0] for each in done.value["warnings"]]
-    assert warned[0] == "pg_dump 18.3 is older than 18.6, which mends CVE-2026-6477, CVE-2026-19385, CVE-2026-18408"
-    assert [each.partition(" is ")[0] for each in warned[1:]] == ["pg_restore 18.3", "postgres"]  # a superuser

@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from holdfast.common.errors import UsageError
-from holdfast.common.units import parse_bandwidth, parse_size
-from holdfast.config.archives_model import ArchiveConfig, ObjectivesConfig
+from holdfast.common.units import parse_size
+from holdfast.config.archives_model import ArchiveConfig
 from holdfast.config.archives_yaml import find_archive
 from tests.support.configuration import load_config
 
@@ -83,36 +83,6 @@ def test_where_no_replica_is_named_the_first_one_is_meant() -> None:
         ArchiveConfig(url="s3://a/x").location("near")
 
 
-@pytest.mark.parametrize(
-    ("words", "bytes_a_second"),
-    [("50 MB", 50e6), ("1.5GB/s", 1.5e9), ("800kB", 8e5), ("7 B/s", 7.0)],
-)
-def test_bandwidth_is_read_in_decimal_units(file: Path, words: str, bytes_a_second: float) -> None:
-    assert parse_bandwidth(words) == bytes_a_second
-    file.write_text(f"archives: {{a: {{url: u, sources: {{s: {{url: 'postgresql://h/d', bandwidth: {words}}}}}}}}}")
-    _, source = load_config(file).archive("a").source(None)
-    assert source.bandwidth == words
-
-
-@pytest.mark.parametrize("words", ["", "50", "0 MB", "-1 MB", "50 MiB", "fast", "1e9 B"])
-def test_bandwidth_that_is_none_is_refused_with_an_example(words: str) -> None:
-    with pytest.raises(UsageError, match="bytes a second with a unit, such as 50 MB"):
-        parse_bandwidth(words)
-
-
-@pytest.mark.parametrize(
-    ("words", "size"),
-    [("10 GiB", 10 << 30), ("500MB", 500_000_000), ("1.5 TB", 1_500_000_000_000), ("8kiB", 8192), ("7 B", 7)],
-)
-def test_size_is_read_in_decimal_and_binary_units(file: Path, words: str, size: int) -> None:
-    assert parse_size(words) == size
-    file.write_text(
-        f"archives: {{a: {{url: u, sources: {{s: {{url: 'postgresql://h/d', max_retained_wal: {words}}}}}}}}}"
-    )
-    _, source = load_config(file).archive("a").source(None)
-    assert source.max_retained_wal == words
-
-
 def test_a_source_is_warned_of_ten_gibibytes_of_log_where_nothing_is_said(file: Path) -> None:
     file.write_text("archives: {a: {url: u, sources: {s: {url: 'postgresql://h/d'}}}}")
     assert parse_size(load_config(file).archive("a").source(None)[1].max_retained_wal) == 10 << 30
@@ -161,12 +131,3 @@ def test_an_archive_says_whose_its_tasks_are_where_they_run_and_by_when(file: Pa
     assert shop.deadline.model_dump(exclude_none=True) == {"full": "6h", "changes": "10 min"}
     assert (plain.owner, plain.pool, plain.queue, plain.timezone) == (None, None, None, "UTC")
     assert plain.deadline.model_dump(exclude_none=True) == {}
-
-
-def test_minutes_of_objectives_may_be_written_short() -> None:
-    given = {"rpo": "15m", "rto": "1.5 m", "drill_within": "7d"}
-    known = ObjectivesConfig.model_validate(given)
-    assert (known.rpo, known.rto) == ("15min", "1.5 min")
-    assert ObjectivesConfig.model_validate({"rpo": "30min", "rto": "2h"}).rpo == "30min"
-    with pytest.raises(ValidationError):
-        ObjectivesConfig.model_validate({"drill_within": "6m"})  # are these months?

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.storage import ObjectStore, open_store
+from holdfast.storage import ObjectStore
 from tests.support.jobs.command import RunCommand
 
 
@@ -43,15 +43,6 @@ def test_a_dry_run_copies_nothing(holdfast: RunCommand, filled: ObjectStore, to:
     assert not Path(to).exists()
 
 
-def test_damaged_files_are_replaced_where_they_are_read(holdfast: RunCommand, filled: ObjectStore, to: str) -> None:
-    holdfast("copy", filled.url, to, "--json")
-    key = filled.list("data/").objects[0].key
-    open_store(to).put(key, bytes(filled.head(key).size))
-    assert holdfast("verify", to, "--deep", "--json").code == 4
-    assert "1 of them in place of damaged ones" in holdfast("copy", filled.url, to, "--deep").out
-    assert holdfast("verify", to, "--deep", "--json").code == 0
-
-
 def test_archives_may_be_named(
     holdfast: RunCommand, filled: ObjectStore, to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,9 +50,3 @@ def test_archives_may_be_named(
     file.write_text(f"archives: {{shop: {{url: {filled.url}}}, far: {{url: {to}}}}}")
     monkeypatch.setenv("HOLDFAST_ARCHIVES", str(file))
     assert holdfast("copy", "shop", "far", "--json").value["to"] == to
-
-
-def test_a_place_that_is_no_copy_is_left_alone(holdfast: RunCommand, filled: ObjectStore, to: str) -> None:
-    assert holdfast("init", to, "--json").code == 0
-    done = holdfast("copy", filled.url, to, "--json")
-    assert (done.code, "is another archive" in done.value["error"]) == (2, True)

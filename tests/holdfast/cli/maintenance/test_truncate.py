@@ -103,9 +103,7 @@ def test_the_rules_of_archives_yaml_are_used_where_none_is_given(holdfast: RunCo
     ("keep", "code", "said"),
     [
         ([], 5, "nothing says what is to stay"),
-        (["last=0"], 5, "last=0 keeps nothing"),
         (["often=2"], 2, "there is no rule 'often'"),
-        (["last=1", "last=2"], 2, "last is given as 1 and as 2"),
     ],
 )
 def test_rules_that_make_no_sense_change_nothing(
