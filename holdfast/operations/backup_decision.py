@@ -6,7 +6,6 @@ changes reach; if the server's state does not fit that, a full backup begins a n
 
 from __future__ import annotations
 
-import os
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -102,15 +101,14 @@ class Decision(Document):
             yield {DECISION_VARIABLE: file.name}
 
     @classmethod
-    def given(cls) -> Decision:
-        """Return the decision that this process was handed, else that on a full backup."""
-        name = os.environ.get(DECISION_VARIABLE)
-        if name is None:
+    def read(cls, file: str | None) -> Decision:
+        """Return the decision that was handed over in a file, else that on a full backup."""
+        if file is None:
             return cls()
         try:
-            return cls.model_validate_json(Path(name).read_text())
+            return cls.model_validate_json(Path(file).read_text())
         except (OSError, ValueError) as error:
-            raise UsageError(f"{name} describes no backup: start jobs with a command or an operator") from error
+            raise UsageError(f"{file} describes no backup: start jobs with a command or an operator") from error
 
 
 def newest_with_stream(state: State, source: str) -> Placed | None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -57,22 +54,17 @@ def test_a_decision_of_any_size_comes_to_the_driver() -> None:
     )
     decision = Decision(kind="changes", stream=stream)
     with decision.handed_over() as handed:
-        code = "from holdfast.operations.backup_decision import Decision; print(Decision.given().model_dump_json())"
-        done = subprocess.run(
-            [sys.executable, "-c", code], env={**os.environ, **handed}, capture_output=True, text=True, check=True
-        )
-    assert Decision.model_validate_json(done.stdout) == decision
+        assert Decision.read(handed[DECISION_VARIABLE]) == decision
     assert [Path(name).exists() for name in handed.values()] == [False]
 
 
-def test_what_is_no_decision_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Decision.given() == Decision()
-    monkeypatch.setenv(DECISION_VARIABLE, str(tmp_path / "decision"))
+def test_what_is_no_decision_is_refused(tmp_path: Path) -> None:
+    assert Decision.read(None) == Decision()
     for text in (None, "", '{"kind": "none"}'):
         if text is not None:
             (tmp_path / "decision").write_text(text)
         with pytest.raises(UsageError, match="describes no backup: start jobs with a command or an operator"):
-            Decision.given()
+            Decision.read(str(tmp_path / "decision"))
 
 
 def test_who_backs_up_as_a_superuser_is_told_what_to_do_instead(followed: Followed) -> None:
