@@ -47,10 +47,7 @@ def doctor(
     """Check everything that backups and restores need, and print a remedy for each failure."""
     output = Output(as_json=as_json)
     findings = _with_cluster(url, output) if cluster else list(examine(url))
-    value = {
-        "ok": all(finding.ok for finding in findings),
-        "findings": [each.describe() for each in findings],
-    }
+    value = {"ok": all(finding.ok for finding in findings), "findings": [each.describe() for each in findings]}
     output.result(value, _lines(findings))
     if not value["ok"]:
         raise typer.Exit(1)

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.model import Hold
 
 hold_app = typer.Typer(
-    name="hold",
-    help="Restore points that no truncation removes until the hold is removed.",
-    no_args_is_help=True,
+    name="hold", help="Restore points that no truncation removes until the hold is removed.", no_args_is_help=True
 )
 
 Reason = Annotated[str, typer.Option(help="The reason, for readers in a year.")]

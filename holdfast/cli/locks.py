@@ -113,10 +113,7 @@ def explain_locks(
     broken = read_breaks(store, txn) if txn else read_breaks(store)
     if txn and not explained and not broken:
         raise UsageError(f"there is no lock with txn {txn!r}, and no record that it was broken: it was released")
-    value = {
-        "locks": [each.describe() for each in explained],
-        "broken": [_break_value(record) for record in broken],
-    }
+    value = {"locks": [each.describe() for each in explained], "broken": [_break_value(record) for record in broken]}
     output.result(value, _explained_lines(explained, broken))
 
 

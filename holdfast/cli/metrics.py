@@ -49,8 +49,7 @@ def metrics(
         str, typer.Option(metavar="SPAN", help="With --listen: the time between two collections.")
     ] = "60s",
     listing: Annotated[
-        bool,
-        typer.Option("--listing", help="Also metrics that list all objects: unneeded bytes, how jobs ended."),
+        bool, typer.Option("--listing", help="Also metrics that list all objects: unneeded bytes, how jobs ended.")
     ] = False,
     as_json: Json = False,
 ) -> None:

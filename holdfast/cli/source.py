@@ -20,13 +20,7 @@ from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.logical.stream_state import MAX_RETAINED_BYTES
 from holdfast.postgresql.setup.grants import plan_reader, plan_remove, plan_setup, script
 from holdfast.postgresql.setup.grants import run as run_plan
-from holdfast.postgresql.setup.readiness import (
-    Readiness,
-    check_clients,
-    check_database,
-    check_server,
-    choose_databases,
-)
+from holdfast.postgresql.setup.readiness import Readiness, check_clients, check_database, check_server, choose_databases
 from holdfast.postgresql.setup.stream_readiness import check_stream
 from holdfast.postgresql.setup.stream_rights import WantedStream
 from holdfast.postgresql.setup.tls_readiness import check_tls, describe
@@ -48,8 +42,7 @@ source_app = typer.Typer(
 )
 
 Source = Annotated[
-    str,
-    typer.Argument(metavar="SOURCE", help="A name in archives.yaml, or postgresql://user@host:port/database."),
+    str, typer.Argument(metavar="SOURCE", help="A name in archives.yaml, or postgresql://user@host:port/database.")
 ]
 InArchive = Annotated[
     str | None,
@@ -197,8 +190,7 @@ def _slot_words(facts: Mapping[str, Any]) -> str:
 
 
 RoleName = Annotated[
-    str | None,
-    typer.Option("--role", metavar="NAME", help="The role that backs up; the default is SOURCE's own user."),
+    str | None, typer.Option("--role", metavar="NAME", help="The role that backs up; the default is SOURCE's own user.")
 ]
 Run = Annotated[bool, typer.Option("--run", help="Run the script as SOURCE's user instead of printing it.")]
 
@@ -256,12 +248,7 @@ def setup(
         if given := next((option for option, value in options.items() if value), None):
             raise UsageError(f"{given} is for incremental backups: add --changes")
     plan = plan_setup(
-        address,
-        names,
-        role or _user(address),
-        per_schema=per_schema,
-        replication=replication,
-        streams=streams,
+        address, names, role or _user(address), per_schema=per_schema, replication=replication, streams=streams
     )
     if warning := address.tls.warning():
         plan = replace(plan, notes=(*plan.notes, warning))

@@ -35,13 +35,11 @@ class CataloguedMetric:
 
 
 _HELP: Final[Mapping[tuple[Group, tuple[str, ...]], Mapping[str, str]]] = {
-    ("run", ("version",)): {
-        "holdfast_build_info": "1; the label is the release that collects",
-    },
+    ("run", ("version",)): {"holdfast_build_info": "1; the label is the release that collects"},
     ("run", ()): {
         "holdfast_metrics_collected_timestamp_seconds": (
             "When these metrics were collected, by the collecting machine's clock"
-        ),
+        )
     },
     ("archive", ARCHIVE): {
         "holdfast_archive_up": "1 if all of the archive could be read, else 0",
@@ -91,11 +89,9 @@ _HELP: Final[Mapping[tuple[Group, tuple[str, ...]], Mapping[str, str]]] = {
         "holdfast_locks": (
             "Locks, by resource; mode is R (shared), W (exclusive) or unknown, state is held, intent (somebody "
             "waits), expired, dead, unreadable or foreign"
-        ),
+        )
     },
-    ("lock", LOCK): {
-        "holdfast_lock_oldest_timestamp_seconds": "Since when the oldest of these locks is there",
-    },
+    ("lock", LOCK): {"holdfast_lock_oldest_timestamp_seconds": "Since when the oldest of these locks is there"},
     ("replica", ARCHIVE): {
         "holdfast_coordination_store_up": "1 where the coordination store of the replicas could be read, else 0",
         "holdfast_log_head_entry": "Index of the last entry of the update log",
@@ -117,7 +113,7 @@ _HELP: Final[Mapping[tuple[Group, tuple[str, ...]], Mapping[str, str]]] = {
         "holdfast_unneeded_bytes": (
             "Bytes that a vacuum deletes once their grace is over; reason is removed (blocks that truncation or "
             "compaction removed) or orphan (left by killed jobs, older than the grace)"
-        ),
+        )
     },
     ("listing", JOB): {
         "holdfast_job_last_ended_timestamp_seconds": (

@@ -247,12 +247,7 @@ def run_process(
 ) -> int:
     """Run a command in a session of its own until all of its processes have ended."""
     process = subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        start_new_session=True,
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
     )
     patience = 0.0
     with cleanup(lambda: end_session(process, patience)):

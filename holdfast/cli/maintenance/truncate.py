@@ -41,19 +41,11 @@ def truncate(url: Url, request: TruncationRequest, wait: Wait = 0, as_json: Json
     with (
         locks.acquire(store, "truncation", owner=Owner(), purpose="truncation", wait=wait) as held,
         opened_for_maintenance(
-            store,
-            check=held.check,
-            wait=max(0.0, until - time.monotonic()),
-            coordination=resolved.coordination,
+            store, check=held.check, wait=max(0.0, until - time.monotonic()), coordination=resolved.coordination
         ) as leading,
     ):
         done = truncate_archive(
-            leading,
-            rules,
-            check=held.check,
-            fence=held.fence,
-            source=truncated(request),
-            min_chains=request.min_chains,
+            leading, rules, check=held.check, fence=held.fence, source=truncated(request), min_chains=request.min_chains
         )
     output.result({"keep": str(rules), **done}, _done_lines(done))
 

@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from holdfast.storage.encryption.keyring import RingDocument
 
 key_app = typer.Typer(
-    name="key",
-    help="Keys of encrypted archives. An archive whose key is lost is lost.",
-    no_args_is_help=True,
+    name="key", help="Keys of encrypted archives. An archive whose key is lost is lost.", no_args_is_help=True
 )
 
 

@@ -33,8 +33,7 @@ class DrillRequest(Request):
         ),
     ] = None
     trust_source: Annotated[
-        bool,
-        Option("With --to: let code of the source run there with a superuser's rights.", operator=""),
+        bool, Option("With --to: let code of the source run there with a superuser's rights.", operator="")
     ] = False
     keep_server: Annotated[bool, Option("Keep that server running, to examine it.", operator="")] = False
     key: Annotated[

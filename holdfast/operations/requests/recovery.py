@@ -19,8 +19,7 @@ class RecoveryRequest(Request):
         ),
     ] = None
     deep: Annotated[
-        bool,
-        Option("Also read the files that are there, and replace those that differ.", is_in_command=False),
+        bool, Option("Also read the files that are there, and replace those that differ.", is_in_command=False)
     ] = True
     damaged: Annotated[
         bool, Option("The replica is not lost, but some of its files are missing or damaged.", operator="")

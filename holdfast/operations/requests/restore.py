@@ -54,8 +54,7 @@ class RestoreRequest(Request):
         ),
     ] = ()
     schema_only: Annotated[
-        bool,
-        Option("Only definitions: tables are empty, and sequences at their start.", title="Schema only"),
+        bool, Option("Only definitions: tables are empty, and sequences at their start.", title="Schema only")
     ] = False
     data_only: Annotated[
         bool,
@@ -92,11 +91,7 @@ class RestoreRequest(Request):
         ),
     ] = None
     no_owner: Annotated[
-        bool,
-        Option(
-            "Leave everything to the role that restores, which is no superuser.",
-            title="No owner",
-        ),
+        bool, Option("Leave everything to the role that restores, which is no superuser.", title="No owner")
     ] = False
     tablespaces: Annotated[
         Literal["drop", "keep"],

@@ -14,8 +14,7 @@ class TrimRequest(Request):
     operation: ClassVar[str] = "trim"
 
     min_keep: Annotated[
-        int,
-        Option("The number of newest entries that always stay.", metavar="N", least=0, title="Kept in any case"),
+        int, Option("The number of newest entries that always stay.", metavar="N", least=0, title="Kept in any case")
     ] = MIN_KEEP
     max_keep: Annotated[
         int,

@@ -21,10 +21,7 @@ class TruncationRequest(Request):
             schema=(
                 (
                     "items",
-                    {
-                        "type": "string",
-                        "pattern": "^(last|hourly|daily|weekly|monthly|yearly|within)=[0-9]+[hdwmy]?$",
-                    },
+                    {"type": "string", "pattern": "^(last|hourly|daily|weekly|monthly|yearly|within)=[0-9]+[hdwmy]?$"},
                 ),
             ),
         ),

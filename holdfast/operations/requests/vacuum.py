@@ -24,11 +24,7 @@ class VacuumRequest(Request):
         ),
     ] = None
     orphans: Annotated[
-        bool,
-        Option(
-            "Also look for files of killed backups, which lists all data.",
-            title="Orphan files",
-        ),
+        bool, Option("Also look for files of killed backups, which lists all data.", title="Orphan files")
     ] = True
     dry_run: Annotated[
         bool, Option("Show the files that would be deleted, and change nothing.", title="Dry run", operator="only_plan")

@@ -38,8 +38,7 @@ def test_a_short_option_shows_the_help(holdfast: RunCommand, command: tuple[str,
 
 
 @pytest.mark.parametrize(
-    ("typed", "offered"),
-    [("holdfast rest", ["restore"]), ("holdfast restore --ta", ["--tables", "--tablespaces"])],
+    ("typed", "offered"), [("holdfast rest", ["restore"]), ("holdfast restore --ta", ["--tables", "--tablespaces"])]
 )
 def test_a_shell_completes_commands_and_options(typed: str, offered: list[str]) -> None:
     more = {"_HOLDFAST_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
@@ -97,7 +96,7 @@ def status_of(store: ObjectStore) -> dict[str, object]:
                 "restorable_to": "2026-03-01T12:00:00.000000Z",
                 "rows": 3,
                 "waiting": [],
-            },
+            }
         ],
     }
 

@@ -17,11 +17,7 @@ from tests.support.jobs.command import RunCommand
 @pytest.mark.service
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
 def test_a_target_that_is_not_empty_is_refused_before_a_job_starts(
-    holdfast: RunCommand,
-    filled: ObjectStore,
-    address: Address,
-    monkeypatch: pytest.MonkeyPatch,
-    more: tuple[str, ...],
+    holdfast: RunCommand, filled: ObjectStore, address: Address, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
 ) -> None:
     def started(*arguments: Any, **options: Any) -> None:
         raise AssertionError("a job was started")

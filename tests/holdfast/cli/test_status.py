@@ -27,13 +27,7 @@ def test_a_missed_objective_is_said_and_fails(holdfast: RunCommand, promised: Pa
     assert "shop_db: rpo 15min missed: there is no backup of it" in done.out
     assert "holdfast: shop_db: rpo 15min is missed" in done.err
     assert holdfast("status", "shop", "--check", "--json").value["objectives"] == [
-        {
-            "source": "shop_db",
-            "name": "rpo",
-            "limit": "15min",
-            "is_met": False,
-            "stands": "there is no backup of it",
-        }
+        {"source": "shop_db", "name": "rpo", "limit": "15min", "is_met": False, "stands": "there is no backup of it"}
     ]
 
 

@@ -50,8 +50,7 @@ def test_values_of_another_type_are_refused(given: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
-    [("shp", "; did you mean 'shop'?"), ("shop", "; did you mean 'shop'?"), ("x", ""), ("", "")],
+    ("name", "said"), [("shp", "; did you mean 'shop'?"), ("shop", "; did you mean 'shop'?"), ("x", ""), ("", "")]
 )
 def test_the_nearest_known_name_is_asked_for(name: str, said: str) -> None:
     assert nearest(name, ["shop", "crm"]) == said

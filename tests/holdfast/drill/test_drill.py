@@ -135,7 +135,9 @@ def test_assertions_that_do_not_hold_fail_the_drill(store: ObjectStore, address:
 
 
 def test_a_newest_moment_that_is_too_old_fails_a_drill_that_is_good_otherwise(store: ObjectStore) -> None:
-    with pytest.raises(DamagedError, match=r"of shop_db, 2026-03-02T12:00:00.000000Z, is .* within 1 day, 0:00:00"):
+    with pytest.raises(
+        DamagedError, match=r"of shop_db, 2026-03-02T12:00:00.000000Z, is .* the limit is 1 day, 0:00:00"
+    ):
         drilled(store, Restored(), newest_within="1d")
     (kept,) = drills_of(store)
     assert (kept["state"], kept["equal"]) == ("failed", True)

@@ -14,11 +14,7 @@ from holdfast.archive.format.runs import RunLog
 from holdfast.common.doctor_finding import DoctorFinding
 from holdfast.common.errors import UsageError
 from holdfast.operations import job_process
-from holdfast.operations.cluster_check import (
-    SOURCES_VARIABLE,
-    check_cluster,
-    cluster_master,
-)
+from holdfast.operations.cluster_check import SOURCES_VARIABLE, check_cluster, cluster_master
 from holdfast.operations.executor_choice import FORCED_VARIABLE
 from holdfast.postgresql.connection.address import Address
 from holdfast.storage import open_store

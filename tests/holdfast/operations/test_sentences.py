@@ -38,10 +38,7 @@ def test_a_backup_is_told_with_what_is_in_it(more: dict[str, Any], said: str) ->
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (
-            {},
-            "restored to 2026-03-01T12:00:00Z (commit 7): 12,000 rows of 3 tables in 1.5 s, equal to the archive",
-        ),
+        ({}, "restored to 2026-03-01T12:00:00Z (commit 7): 12,000 rows of 3 tables in 1.5 s, equal to the archive"),
         ({"source": "shop_db"}, "restored shop_db to 2026"),
         ({"lost": ["rows of table a"]}, "archive, except values that the schema cannot hold: rows of table a"),
         ({"unproved_names": ["shop.a"]}, "archive, except names that are not proved: shop.a"),

@@ -100,11 +100,7 @@ def test_the_rules_of_archives_yaml_are_used_where_none_is_given(holdfast: RunCo
 
 
 @pytest.mark.parametrize(
-    ("keep", "code", "said"),
-    [
-        ([], 5, "nothing says what is to stay"),
-        (["often=2"], 2, "there is no rule 'often'"),
-    ],
+    ("keep", "code", "said"), [([], 5, "nothing says what is to stay"), (["often=2"], 2, "there is no rule 'often'")]
 )
 def test_rules_that_make_no_sense_change_nothing(
     holdfast: RunCommand, backed_up: ObjectStore, keep: list[str], code: int, said: str

@@ -70,7 +70,7 @@ def test_an_application_is_started_with_what_was_asked_for(meal: Meal) -> None:
 def test_what_is_as_usual_is_not_said() -> None:
     assert Meal().to_arguments() == []
     assert Meal(is_hot=False, to_go=True, sides=("a", "b")).to_arguments() == [
-        *("--sides", "a", "--sides", "b", "--no-is-hot", "--to-go"),
+        *("--sides", "a", "--sides", "b", "--no-is-hot", "--to-go")
     ]
 
 
