@@ -109,16 +109,12 @@ def observed(archives: Sequence[str]) -> list[ObservedArchive]:
 def _observed(word: str, read: ReadArchives | None) -> ObservedArchive:
     if read is not None and word in read.mistakes:
         return ObservedArchive(word, mistake=read.mistakes[word])
-    for name, config in read.archives.items() if read is not None else ():
-        urls = [config.url, *(config.replicas or {}).values()]
-        if word == name:
-            return _configured(name, config, [url for url in urls if url])
-        if word in urls:
-            return _configured(name, config, [word])
-    if read is not None:  # its entry would say what its key is
-        read.refuse_mistaken(word)
-    config = archive_at(word)
-    return _configured(None, config, [config.location()])
+    if read is None or (named := read.find(word)) is None:
+        config = archive_at(word)
+        return _configured(None, config, [config.location()])
+    name, config = named
+    urls = [config.url, *(config.replicas or {}).values()] if word == name else [word]
+    return _configured(name, config, [url for url in urls if url])
 
 
 def _configured(name: str | None, config: ArchiveConfig, urls: Sequence[str]) -> ObservedArchive:

@@ -55,6 +55,16 @@ class ReadArchives:
             raise UsageError(self.mistakes[name])
         return Config(archives=dict(self.archives)).archive(name)
 
+    def find(self, word: str) -> tuple[str, ArchiveConfig] | None:
+        """Return an archive with its name, given its name, its URL or a replica's; raises UsageError for a mistake."""
+        if word in self.archives or word in self.mistakes:
+            return word, self.archive(word)
+        for name, archive in self.archives.items():
+            if word in (archive.url, *(archive.replicas or {}).values()):
+                return name, archive
+        self.refuse_mistaken(word)  # its entry would say where its update log is, or what its key is
+        return None
+
     def refuse_mistaken(self, address: str) -> None:
         """Raise UsageError if an entry with a mistake has this address as any of its texts, under any key."""
         absolute = _absolute(address, Path.cwd()).rstrip("/")

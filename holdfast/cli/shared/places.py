@@ -23,18 +23,10 @@ if TYPE_CHECKING:
 
 
 def _configured(url: str) -> ArchiveConfig | None:
-    """Return an archive's settings in archives.yaml, found by its name or its URL."""
+    """Return an archive's settings in archives.yaml, given its name or its URL."""
     path = find_config()
-    if path is None:
-        return None
-    read = read_archives(path)
-    if url in read.mistakes:
-        return read.archive(url)
-    at_url = (archive for archive in read.archives.values() if url in (archive.url, *(archive.replicas or {}).values()))
-    configured = read.archives.get(url) or next(at_url, None)
-    if configured is None:  # its entry would say where its update log is, or what its key is
-        read.refuse_mistaken(url)
-    return configured
+    named = read_archives(path).find(url) if path else None
+    return named[1] if named else None
 
 
 def resolve(
