@@ -59,7 +59,7 @@ def _with_cluster(url: str | None, output: Output) -> list[DoctorFinding]:
     master = cluster_master()
     findings = list(examine(url))
     output.say(f"checking the workers of {master} with a small job")
-    sources = {name: found[1] for name, found in _sources(url) if not isinstance(found, str)}
+    sources = {name: source[1] for name, source in _sources(url) if not isinstance(source, str)}
     try:
         return [*findings, *check_cluster(master, places.archive_store(url), sources)]
     except (HoldfastError, StoreError) as error:
@@ -83,12 +83,12 @@ def examine(url: str | None) -> Iterator[DoctorFinding]:
     yield _java()
     yield _spark()
     newest = 0
-    for name, found in _sources(url):
-        finding, version = _database(name, found)
+    for name, source in _sources(url):
+        finding, version = _database(name, source)
         newest = max(newest, version)
         yield finding
-        if version and not isinstance(found, str):
-            yield from _tls(name, found[1], version)
+        if version and not isinstance(source, str):
+            yield from _tls(name, source[1], version)
     yield _last_seen()
     yield _program("pg_dump", newest)
     yield _program("pg_restore", newest)
@@ -171,10 +171,10 @@ def _sources(url: str | None) -> Iterator[tuple[str, tuple[SourceConfig, Address
                 yield source_name, str(error)
 
 
-def _database(name: str, found: tuple[SourceConfig, Address] | str) -> tuple[DoctorFinding, int]:
-    if isinstance(found, str):
-        return DoctorFinding(f"source {name}", "no address here", found), 0
-    configured, address = found
+def _database(name: str, source: tuple[SourceConfig, Address] | str) -> tuple[DoctorFinding, int]:
+    if isinstance(source, str):
+        return DoctorFinding(f"source {name}", "no address here", source), 0
+    configured, address = source
     try:
         server = check_server(address)
         database = check_database(address, configured.tables, configured.exclude)
@@ -192,19 +192,19 @@ def _tls(name: str, address: Address, major: int) -> Iterator[DoctorFinding]:
         return
     what = f"TLS of {name}"
     try:
-        found = check_tls(address, major)
+        tls = check_tls(address, major)
     except HoldfastError as error:
         yield DoctorFinding(what, asked.describe(), str(error))
         return
     clients = check_clients(major, tls=asked)
-    problems = (*found.problems, *clients.problems)
-    remedy = "; ".join(str(each) for each in problems or found.warnings)
-    yield DoctorFinding(what, describe(found.facts["tls"]), remedy, is_warning=bool(remedy) and not problems)
+    problems = (*tls.problems, *clients.problems)
+    remedy = "; ".join(str(each) for each in problems or tls.warnings)
+    yield DoctorFinding(what, describe(tls.facts["tls"]), remedy, is_warning=bool(remedy) and not problems)
 
 
 def _program(name: str, newest: int) -> DoctorFinding:
-    found = programs.find_program(name, at_least=newest)
-    if found is None:
+    program = programs.find_program(name, at_least=newest)
+    if program is None:
         return DoctorFinding(
             name,
             f"none of version {newest or 14} or newer",
@@ -212,7 +212,7 @@ def _program(name: str, newest: int) -> DoctorFinding:
         )
     why, do = programs.below_floor(name, at_least=newest)
     remedy = f"{why}: {do}" if why else ""
-    return DoctorFinding(name, f"{programs.version_of(found)} at {found}", remedy, is_warning=bool(why))
+    return DoctorFinding(name, f"{programs.version_of(program)} at {program}", remedy, is_warning=bool(why))
 
 
 def _libpq() -> DoctorFinding:

@@ -65,14 +65,14 @@ def metrics(
         return
     if output_file is not None:
         check_target(output_file)
-    found = collect(observed(archives or []), listing=listing)
+    collected = collect(observed(archives or []), listing=listing)
     if output_file is not None:
-        write(output_file, render(found.samples))
-    value = {"samples": [each.describe() for each in found.samples], "problems": found.problems}
-    output.result(value, [] if output_file is not None else render(found.samples).decode().splitlines())
-    for problem in found.problems:
+        write(output_file, render(collected.samples))
+    value = {"samples": [each.describe() for each in collected.samples], "problems": collected.problems}
+    output.result(value, [] if output_file is not None else render(collected.samples).decode().splitlines())
+    for problem in collected.problems:
         output.say(f"holdfast: {problem}")
-    if found.problems:
+    if collected.problems:
         raise typer.Exit(1)
 
 

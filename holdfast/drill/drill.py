@@ -92,7 +92,7 @@ class Drill:
             raise
         by = "" if at else f", chosen by --seed {seed}"
         self.say(f"to restore: {moment.source} as of {iso(moment.at)}, {moment}{by}")
-        self._found = {**_described(moment), "seed": None if at else seed, **self._newest(state)}
+        self._findings = {**_described(moment), "seed": None if at else seed, **self._newest(state)}
         self._moment = moment
         if self.records is None and self.store.signing.only_checks:
             self.say(f"this drill is no evidence: its record is not signed. To sign it, set {KEY_VARIABLE}")
@@ -107,7 +107,7 @@ class Drill:
         with ExitStack() as stack:
             log = RunLog(self.records or self.store, run, "drill")
             stack.push(log)
-            log.found = self._found
+            log.found = self._findings
             address = self._place(log, stack)
             log.progress("restoring")
             begun = time.monotonic()
@@ -155,28 +155,28 @@ class Drill:
             no_lock=self.records is not None,
         )
 
-    def _check(self, address: Address, found: dict[str, Any]) -> None:
+    def _check(self, address: Address, findings: dict[str, Any]) -> None:
         asserted = [*self.settings.of(self.name), *self.request.assertions]
         trusts = not asserted or (self.to and self.request.trust_source)
         address = without_event_triggers(address)
         # Assertions may use views and functions of the source.
         with nullcontext(address) if trusts else asking_login(address) as asking:
             checked = assertions.check(without_event_triggers(asking), asserted)
-        found["assertions"] = [each.describe() for each in checked]
+        findings["assertions"] = [each.describe() for each in checked]
         failed = [each for each in checked if not each.holds]
         if failed:
             raise DamagedError(
-                f"{len(failed)} of {len(checked)} assertions do not hold in {self.name} as of {found['at']}, which was "
-                f"restored equal to the archive: {'; '.join(map(str, failed))}"
+                f"{len(failed)} of {len(checked)} assertions do not hold in {self.name} as of {findings['at']}, which "
+                f"equals the archive: {'; '.join(map(str, failed))}"
             )
 
-    def _check_age(self, found: Mapping[str, Any]) -> None:
+    def _check_age(self, findings: Mapping[str, Any]) -> None:
         """Refuse an old newest restore point: a whole archive may have got no backup for days."""
-        age = timedelta(seconds=round(found["age_s"]))
+        age = timedelta(seconds=round(findings["age_s"]))
         within = self.request.newest_within or self.settings.newest_within
         if within and age > parse_span(within):
             raise DamagedError(
-                f"the newest restorable moment of {self.name}, {found['newest']}, is {age} old; the limit is "
+                f"the newest restorable moment of {self.name}, {findings['newest']}, is {age} old; the limit is "
                 f"{parse_span(within)}: check why there is no later backup ('holdfast points' shows gaps)"
             )
 

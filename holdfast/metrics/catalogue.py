@@ -87,7 +87,7 @@ _HELP: Final[Mapping[tuple[Group, tuple[str, ...]], Mapping[str, str]]] = {
     },
     ("lock", ("archive", "resource", "mode", "state")): {
         "holdfast_locks": (
-            "Locks, by resource; mode is R (shared), W (exclusive) or unknown, state is held, intent (somebody "
+            "Locks, by resource; mode is R (shared), W (exclusive) or unknown, state is held, intent (a client "
             "waits), expired, dead, unreadable or foreign"
         )
     },
@@ -97,7 +97,7 @@ _HELP: Final[Mapping[tuple[Group, tuple[str, ...]], Mapping[str, str]]] = {
         "holdfast_log_head_entry": "Index of the last entry of the update log",
         "holdfast_quorums_pending": "Backups that wait for their quorum",
         "holdfast_quorums_failed": "Backups in the update log whose quorum failed: taken back",
-        "holdfast_entries_without_files": "Entries that stop replicas: nobody has their files",
+        "holdfast_entries_without_files": "Entries that stop replicas: no replica has their files",
     },
     ("replica", REPLICA): {
         "holdfast_replica_behind_entries": "Entries that the replica lacks",

@@ -79,18 +79,18 @@ class _Opened:
 
 def collect(archives: Sequence[ObservedArchive], *, listing: bool = False) -> Collected:
     """Collect all samples; with `listing`, also those that need a list of all objects."""
-    found = Collected()
-    found.samples.append(sample("holdfast_build_info", 1, holdfast.__version__))
-    opened = _open_all(archives, found)
-    _ask_servers(opened, found)
-    _ask_logs(opened, found)
-    _read_archives([each for each in opened if each.archive], found, listing=listing)
-    found.samples.append(sample("holdfast_metrics_collected_timestamp_seconds", time.time()))
-    found.problems = [hide_passwords(each) for each in found.problems]
-    return found
+    collected = Collected()
+    collected.samples.append(sample("holdfast_build_info", 1, holdfast.__version__))
+    opened = _open_all(archives, collected)
+    _ask_servers(opened, collected)
+    _ask_logs(opened, collected)
+    _read_archives([each for each in opened if each.archive], collected, listing=listing)
+    collected.samples.append(sample("holdfast_metrics_collected_timestamp_seconds", time.time()))
+    collected.problems = [hide_passwords(each) for each in collected.problems]
+    return collected
 
 
-def _open_all(archives: Sequence[ObservedArchive], found: Collected) -> list[_Opened]:
+def _open_all(archives: Sequence[ObservedArchive], collected: Collected) -> list[_Opened]:
     questions = {str(number): partial(_open, each) for number, each in enumerate(archives) if not each.mistake}
     answers = ask_side_by_side(questions, limit_s=ARCHIVE_LIMIT_S)
     opened: list[_Opened] = []
@@ -99,9 +99,9 @@ def _open_all(archives: Sequence[ObservedArchive], found: Collected) -> list[_Op
         archive, failed = (None, [sentence(answer)]) if isinstance(answer, Exception) else answer
         label = _label(observed, archive, {each.label for each in opened})
         opened.append(_Opened(observed, label, archive))
-        found.problems += [f"archive {label} cannot be read: {each}" for each in failed]
+        collected.problems += [f"archive {label} cannot be read: {each}" for each in failed]
         if archive is None:
-            found.samples.append(sample("holdfast_archive_up", 0, label))
+            collected.samples.append(sample("holdfast_archive_up", 0, label))
     return opened
 
 
@@ -132,17 +132,17 @@ def _without_secrets(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _ask_servers(opened: Sequence[_Opened], found: Collected) -> None:
+def _ask_servers(opened: Sequence[_Opened], collected: Collected) -> None:
     servers = {f"{each.archive}/{each.source}": each for one in opened for each in _servers(one)}
     for name, answer in ask_side_by_side(
         {name: each.ask for name, each in servers.items()}, limit_s=server.LIMIT_S
     ).items():
         asked = servers[name]
         if isinstance(answer, Exception):
-            found.samples.append(sample("holdfast_source_server_up", 0, asked.archive, asked.source))
-            found.problems.append(f"source {asked.source} of {asked.archive} cannot be read: {sentence(answer)}")
+            collected.samples.append(sample("holdfast_source_server_up", 0, asked.archive, asked.source))
+            collected.problems.append(f"source {asked.source} of {asked.archive} cannot be read: {sentence(answer)}")
         else:
-            found.samples += asked.samples(answer)
+            collected.samples += asked.samples(answer)
 
 
 def _servers(opened: _Opened) -> Iterator[SourceServer]:
@@ -158,14 +158,14 @@ def _servers(opened: _Opened) -> Iterator[SourceServer]:
         )
 
 
-def _ask_logs(opened: Sequence[_Opened], found: Collected) -> None:
+def _ask_logs(opened: Sequence[_Opened], collected: Collected) -> None:
     questions = {each.label: partial(_ask_log, each) for each in opened if _follows_log(each)}
     for label, answer in ask_side_by_side(questions, limit_s=ARCHIVE_LIMIT_S).items():
         if isinstance(answer, Exception):
-            found.samples.append(sample("holdfast_coordination_store_up", 0, label))
-            found.problems.append(f"the coordination store of {label} cannot be read: {sentence(answer)}")
+            collected.samples.append(sample("holdfast_coordination_store_up", 0, label))
+            collected.problems.append(f"the coordination store of {label} cannot be read: {sentence(answer)}")
         else:
-            found.samples += replicas.samples(answer, label)
+            collected.samples += replicas.samples(answer, label)
 
 
 def _follows_log(opened: _Opened) -> bool:
@@ -180,12 +180,12 @@ def _ask_log(opened: _Opened) -> replicas.FollowedLog:
     return replicas.ask(opened.observed.coordination, archive, urls)
 
 
-def _read_archives(opened: Sequence[_Opened], found: Collected, *, listing: bool) -> None:
+def _read_archives(opened: Sequence[_Opened], collected: Collected, *, listing: bool) -> None:
     questions = {each.label: partial(_read, each, listing=listing) for each in opened}
     for label, answer in ask_side_by_side(questions, limit_s=LISTING_LIMIT_S if listing else ARCHIVE_LIMIT_S).items():
         read = Collected(problems=[sentence(answer)]) if isinstance(answer, Exception) else answer
-        found.samples += [sample("holdfast_archive_up", not read.problems, label), *read.samples]
-        found.problems += [f"archive {label} cannot be read: {each}" for each in read.problems]
+        collected.samples += [sample("holdfast_archive_up", not read.problems, label), *read.samples]
+        collected.problems += [f"archive {label} cannot be read: {each}" for each in read.problems]
 
 
 def _read(opened: _Opened, *, listing: bool) -> Collected:

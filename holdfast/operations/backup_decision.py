@@ -136,26 +136,26 @@ def decide(store: ObjectStore, address: Address, request: BackupRequest, say: Ca
 def _decide(
     archive: Archive, address: Address, session: Connection, request: BackupRequest, say: Callable[[str], None]
 ) -> Decision:
-    known = newest_with_stream(archive.state, request.source)
+    newest = newest_with_stream(archive.state, request.source)
     database_oid, moved = _check_database(archive.state, address, session, request)
     name = streams.stream_name(archive.identity.id, request.source)
-    if known is None and request.kind != "changes":
+    if newest is None and request.kind != "changes":
         _report_unused_slot(session, name, say)
         return Decision()
     catalog = read_catalog(session, read_tables(session), values=False)
     tables = catalog.with_rows(request.tables, request.exclude)
     gap = ""
-    if known is not None:
-        gap = _why_broken(session, name, archive.state, known) or moved or _why_restart(request)
+    if newest is not None:
+        gap = _why_broken(session, name, archive.state, newest) or moved or _why_restart(request)
         if not gap:
             if request.kind != "full":
                 refuse(why_no_decoding(session))
             left_out = {table.oid for table in catalog.with_rows()} - {table.oid for table in tables}
-            stream = without(_kept(session, name, known, tables, request, say), set() if request.chosen else left_out)
+            stream = without(_kept(session, name, newest, tables, request, say), set() if request.chosen else left_out)
             born = born_tables(session, archive.state, request.source, stream)
             stream = stream.model_copy(update={"born": born})
             return Decision(kind=_KINDS[request.kind], stream=stream, database_oid=database_oid)
-        gap = why_given_up(archive, request.source, known.commit) or gap
+        gap = why_given_up(archive, request.source, newest.commit) or gap
         say(f"no changes can be added to the archive: {gap}")
         if request.kind == "full" and request.restart == "no":
             return Decision(gap=gap)
@@ -223,12 +223,12 @@ def _report_unused_slot(session: Connection, name: str, say: Callable[[str], Non
         )
 
 
-def expected_stream(state: State, known: Placed, name: str) -> ExpectedStream | None:
+def expected_stream(state: State, newest: Placed, name: str) -> ExpectedStream | None:
     """Return the state of a stream that can continue the archive's changes, if one can.
 
-    :param known: the newest block with a record of it.
+    :param newest: the newest block with a record of it.
     """
-    block = known.head
+    block = newest.head
     position = state.streams.get(block.source.name)
     if block.stream is None or position is None:
         return None
@@ -242,11 +242,11 @@ def expected_stream(state: State, known: Placed, name: str) -> ExpectedStream | 
     )
 
 
-def _why_broken(session: Connection, name: str, state: State, known: Placed) -> str:
-    if known.head.stream is None:
+def _why_broken(session: Connection, name: str, state: State, newest: Placed) -> str:
+    if newest.head.stream is None:
         return ""
-    if (expected := expected_stream(state, known, name)) is None:
-        return f"the changes before the full backup of commit {known.number} were given up"
+    if (expected := expected_stream(state, newest, name)) is None:
+        return f"the changes before the full backup of commit {newest.number} were given up"
     return why_broken(expected, look(session, name), system_identifier(session))
 
 
@@ -257,14 +257,14 @@ _KINDS: Mapping[Kind, Literal["snapshot", "changes"]] = {"auto": "changes", "cha
 def _kept(
     session: Connection,
     name: str,
-    known: Placed,
+    newest: Placed,
     tables: Sequence[Table],
     request: BackupRequest,
     say: Callable[[str], None],
 ) -> Stream:
     """Make a stream follow the requested tables, as far as that is possible now."""
     state = look(session, name)
-    if state is None or known.block.stream is None:
+    if state is None or newest.block.stream is None:
         raise HoldfastError(f"slot {name} was dropped just now: start again")
     if warning := retention_warning(state, request.max_retained_bytes or MAX_RETAINED_BYTES):
         say(warning)
@@ -274,7 +274,7 @@ def _kept(
         except (BusyError, RefusedError) as error:
             # Changes of the other tables are backed up, so that their log can be removed.
             say(f"the followed tables stay as they are for now: {error}")
-    return describe_stream(state).model_copy(update={"not_followed": known.block.stream.not_followed})
+    return describe_stream(state).model_copy(update={"not_followed": newest.block.stream.not_followed})
 
 
 def without(stream: Stream, left_out: Collection[int]) -> Stream:

@@ -102,8 +102,8 @@ def run_to_the_end(
         _run_jobs(jobs, decision, settle)
         if request.restart == "stuck" and (stuck := jobs.stuck):
             with _failure_recorded(store, run):
-                again = request.with_values(restart_stream="now", stuck=stuck)
-                decision = _decide(store, address, again, say)
+                restarted = request.with_values(restart_stream="now", stuck=stuck)
+                decision = _decide(store, address, restarted, say)
             jobs.snapshot(decision)
 
 

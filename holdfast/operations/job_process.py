@@ -173,9 +173,9 @@ def java_version() -> int | None:
     binary = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not binary or not Path(binary).exists():
         return None
-    done = subprocess.run([binary, "-version"], capture_output=True, text=True, check=False)
-    found = re.search(r'version "(\d+)', done.stderr)
-    return int(found.group(1)) if found else None
+    output = subprocess.run([binary, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', output)
+    return int(version[1]) if version else None
 
 
 def check_java() -> None:
@@ -291,10 +291,10 @@ def end_session(process: subprocess.Popen[bytes], patience: float) -> None:
 
 def _session(leader: int) -> list[int]:
     """Return the processes of a session that have not ended. Source: proc(5), fields 3 and 6 of stat."""
-    found = []
+    pids = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             state, _, _, session = stat.read_text().rpartition(")")[2].split()[:4]
             if int(session) == leader and state not in "ZX":
-                found.append(int(stat.parent.name))
-    return found
+                pids.append(int(stat.parent.name))
+    return pids

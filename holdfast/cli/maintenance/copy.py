@@ -53,19 +53,19 @@ def _progress(progress: CopyProgress) -> str:
     return f"{files}, {human_size(progress.size)} of {human_size(progress.all_size)}"
 
 
-def _described(source: ObjectStore, target: ObjectStore, done: Copied) -> dict[str, Any]:
+def _described(source: ObjectStore, target: ObjectStore, copied: Copied) -> dict[str, Any]:
     return {
-        "archive": done.archive.id,
-        "name": done.archive.name,
+        "archive": copied.archive.id,
+        "name": copied.archive.name,
         "from": source.url,
         "to": target.url,
-        "commit": done.commit,
-        "commits": done.commits,
-        "files": done.files,
-        "bytes": done.size,
-        "skipped": done.skipped,
-        "replaced": done.replaced,
-        "left_out": done.left_out or None,
+        "commit": copied.commit,
+        "commits": copied.commits,
+        "files": copied.files,
+        "bytes": copied.size,
+        "skipped": copied.skipped,
+        "replaced": copied.replaced,
+        "left_out": copied.left_out or None,
     }
 
 

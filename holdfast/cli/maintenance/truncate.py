@@ -44,10 +44,10 @@ def truncate(url: Url, request: TruncationRequest, wait: Wait = 0, as_json: Json
             store, check=held.check, wait=max(0.0, until - time.monotonic()), coordination=resolved.coordination
         ) as leading,
     ):
-        done = truncate_archive(
+        result = truncate_archive(
             leading, rules, check=held.check, fence=held.fence, source=truncated(request), min_chains=request.min_chains
         )
-    output.result({"keep": str(rules), **done}, _done_lines(done))
+    output.result({"keep": str(rules), **result}, _result_lines(result))
 
 
 def _plan_lines(plan: TruncationPlan, rules: str) -> Iterator[str]:
@@ -66,12 +66,12 @@ def _fate(run: dict[str, Any]) -> tuple[str, str]:
     return "stays", ", ".join(run["why"]) or "other points need its blocks"
 
 
-def _done_lines(done: dict[str, Any]) -> Iterator[str]:
-    yield from (_source_line(summary, "stay") for summary in done["sources"])
-    if done["commit"] is None:
+def _result_lines(result: dict[str, Any]) -> Iterator[str]:
+    yield from (_source_line(summary, "stay") for summary in result["sources"])
+    if result["commit"] is None:
         yield "nothing to remove"
     else:
-        yield f"commit {done['commit']}: {_removed_line(done, 'removed')}"
+        yield f"commit {result['commit']}: {_removed_line(result, 'removed')}"
 
 
 def _source_line(summary: dict[str, Any], verb: str) -> str:

@@ -41,13 +41,13 @@ def vacuum(
     """Delete unneeded files: those of removed blocks, and of killed backups."""
     output = Output(as_json=as_json)
     archive = places.resolve(url)
-    done = _vacuum(archive, request.filled(grace=archive.settings.vacuum.grace), wait)
-    value = done.describe()
+    vacuumed = _vacuum(archive, request.filled(grace=archive.settings.vacuum.grace), wait)
+    value = vacuumed.describe()
     output.result(value, _lines(value))
-    for problem in filter(None, (done.trouble, *done.busy)):
+    for problem in filter(None, (vacuumed.trouble, *vacuumed.busy)):
         output.say(problem)
-    if code := _exit_code(done):
-        files = counted(done.left + len(done.refused), "file")
+    if code := _exit_code(vacuumed):
+        files = counted(vacuumed.left + len(vacuumed.refused), "file")
         output.say(f"holdfast: not deleted: {files}. Fix the cause above, and run it again")
         raise typer.Exit(code)
 
@@ -75,11 +75,11 @@ def _vacuum(archive: ArchiveContext, request: VacuumRequest, wait: float) -> Vac
         )
 
 
-def _exit_code(done: Vacuumed) -> int:
+def _exit_code(vacuumed: Vacuumed) -> int:
     """Return 1 where the store failed or refused, 3 where readers were in the way; a later run does the rest."""
-    if done.trouble or not all(each.retained for each in done.refused):
+    if vacuumed.trouble or not all(each.retained for each in vacuumed.refused):
         return _FAILED
-    return _BUSY if done.left else 0
+    return _BUSY if vacuumed.left else 0
 
 
 def _lines(value: dict[str, Any]) -> Iterator[str]:

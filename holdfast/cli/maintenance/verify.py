@@ -63,8 +63,8 @@ def verify(
     unlocked = (value.get("object_locks") or {}).get("failed", {})
     for key, why in unlocked.items():
         output.say(f"holdfast: the object lock of {key} could not be extended: {why}")
-    if left := len(value["damage"]) - len(value.get("repaired", ())):
-        output.say(f"holdfast: {left} of {value['files']} files are damaged or missing")
+    if remaining := len(value["damage"]) - len(value.get("repaired", ())):
+        output.say(f"holdfast: {remaining} of {value['files']} files are damaged or missing")
         repaired = value.get("repaired", ())
         elsewhere = any(each["replaceable"] and each["file"] not in repaired for each in value["costs"])
         if elsewhere and (place := _opened(store).state.log) is not None:
@@ -88,21 +88,20 @@ def _verify_here(store: ObjectStore, scope: Scope, wait: float, output: Output, 
         return verify_and_remember(archive, scope, on_file=on_file, remember=False).describe()
     owner = Owner()
     with locks.acquire(store, "verification", owner=owner, purpose="verification", wait=wait) as held:
-        found = verify_and_remember(
+        verified = verify_and_remember(
             _opened(store),
             scope,
             reading=HistoryReader(store, owner=owner, purpose="verification", wait=wait),
             check=held.check,
             on_file=on_file,
         )
-    return found.describe()
+    return verified.describe()
 
 
 def _repair(store: ObjectStore, copy: ObjectStore, damage: Sequence[dict[str, Any]], wait: float) -> dict[str, Any]:
     owner = Owner()
     named = {each["source"] for each in damage}
-    known = source_names(_opened(store).state)
-    sources = [name for name in known if name in named or THE_ARCHIVE in named]
+    sources = [name for name in source_names(_opened(store).state) if name in named or THE_ARCHIVE in named]
     with (
         locks.acquire(store, "repair", sources=sources, owner=owner, purpose="repair", wait=wait) as held,
         locks.acquire(copy, "source-side", owner=owner, purpose=f"repair of {store.url}", wait=wait) as beside,
@@ -112,8 +111,8 @@ def _repair(store: ObjectStore, copy: ObjectStore, damage: Sequence[dict[str, An
             held.check()
             beside.check()
 
-        done = repair(_opened(store), Archive.open(copy), [each["file"] for each in damage], check=check)
-    return {"repaired": list(done.files), "not_repaired": dict(done.left)}
+        repaired = repair(_opened(store), Archive.open(copy), [each["file"] for each in damage], check=check)
+    return {"repaired": list(repaired.files), "not_repaired": dict(repaired.left)}
 
 
 def _progress(output: Output) -> Callable[[FileRecord], None]:

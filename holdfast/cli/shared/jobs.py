@@ -48,7 +48,7 @@ def run_job(
     :raises ReportedError: it failed; the sentence and the exit code are its own.
     """
     operation = request.operation
-    archive = archive.at(archive.open().url)  # as it is whatever folder a job is in
+    archive = archive.at(archive.open().url)  # absolute, for jobs in other folders
     run = job_process.new_run_id(operation)
     job = PreparedJob(archive, request, run, source, database, forced_executor(), is_local)
     command = _Command(output, time.monotonic() + wait)

@@ -47,14 +47,14 @@ def left_streams(source: str, archive: str | None, address: Address, databases: 
         return names
     resolved = places.resolve(archive)
     opened = Archive.open(resolved.open())
-    known = {*opened.state.streams, *resolved.settings.sources}
-    ours = {stream_name(opened.identity.id, each) for each in known}
+    sources = {*opened.state.streams, *resolved.settings.sources}
+    ours = {stream_name(opened.identity.id, name) for name in sources}
     for database, name in names.items():
         with connect(address.at_database(database)) as session:
             there = streams_of(session)
-        left = [each for each in there if each in ours]
-        if name not in there and len(left) == 1:
-            names[database] = left[0]
+        ours_there = [each for each in there if each in ours]
+        if name not in there and len(ours_there) == 1:
+            names[database] = ours_there[0]
     return names
 
 

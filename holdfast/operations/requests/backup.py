@@ -121,23 +121,23 @@ class BackupRequest(Request):
     def _in_words(cls, given: Any) -> Any:
         return f"{given.total_seconds()}s" if isinstance(given, timedelta) else given
 
-    def configured(self, known: SourceConfig | None, quorum: int | None, quorum_timeout: str) -> Self:
+    def configured(self, source_config: SourceConfig | None, quorum: int | None, quorum_timeout: str) -> Self:
         """Return the request with the settings of archives.yaml for missing options.
 
-        :param known: the source there, if it is.
+        :param source_config: the source there, if it is.
         """
         size = self.quorum or quorum
         replicas = {"quorum": size, "quorum_timeout": self.quorum_timeout or quorum_timeout} if (size or 1) > 1 else {}
         made = self.with_values(chosen=bool(self.tables), quorum=None, quorum_timeout=None).filled(**replicas)
-        if known is not None:
+        if source_config is not None:
             made = made.filled(
-                tables=known.tables,
-                exclude=known.exclude,
-                max_retained=known.max_retained_wal,
-                restart_stream=known.restart_stream,
-                connections=known.connections,
-                bandwidth=known.bandwidth,
-                ddl=known.ddl,
+                tables=source_config.tables,
+                exclude=source_config.exclude,
+                max_retained=source_config.max_retained_wal,
+                restart_stream=source_config.restart_stream,
+                connections=source_config.connections,
+                bandwidth=source_config.bandwidth,
+                ddl=source_config.ddl,
             )
         return made if made.restart != "no" else made.with_values(restart_stream=None)
 
