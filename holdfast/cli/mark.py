@@ -49,10 +49,7 @@ def mark_sentence(value: dict[str, Any]) -> str:
 
 
 def only_source(url: str) -> str:
-    """Return the source that archives.yaml names for an archive.
-
-    :raises UsageError: it names none, or several.
-    """
+    """Return the source that archives.yaml names for an archive. Raises UsageError: it names none, or several."""
     names = sorted(places.resolve(url).settings.sources)
     if len(names) == 1:
         return names[0]

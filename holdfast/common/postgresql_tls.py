@@ -230,10 +230,7 @@ def _is_remote(host: str) -> bool:
 
 
 def system_certificates() -> str:
-    """Return the path of the system's trusted certificates.
-
-    :raises UsageError: there is none at any usual place.
-    """
+    """Return the path of the system's trusted certificates. Raises UsageError: there is none at any usual place."""
     named = os.environ.get(_SYSTEM_VARIABLE)
     for path in [named] if named else _SYSTEM_FILES:
         if Path(path).is_file():
