@@ -81,6 +81,7 @@ def test_who_backs_up_as_a_superuser_is_told_what_to_do_instead(followed: Follow
     assert said == [warning]
 
 
+@pytest.mark.representatives("changes")
 @pytest.mark.parametrize("kind", ["full", "changes"])
 def test_another_database_is_backed_up_only_where_somebody_says_it_is_the_same(
     followed: Followed, new_database: NewDatabase, kind: str
