@@ -160,7 +160,7 @@ class Run:
         except (HoldfastError, psycopg.Error) as error:
             self._job.check()
             self._postponed = Postponed.by(error)
-            self._job.say(f"the changes are backed up without the tables that begin anew: {self._postponed.reason}")
+            self._job.say(f"the changes are backed up without the tables that start over: {self._postponed.reason}")
             return None
 
     def to_snapshot(self, reader: SnapshotReader, stream: Stream, *, lets_go: bool) -> None:
