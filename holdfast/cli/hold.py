@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,7 +20,7 @@ from holdfast.replication.work.replica_backup import opened_for_backup
 from locking import Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from holdfast.archive.format.model import Hold
 
@@ -44,15 +45,22 @@ def add(
 ) -> None:
     """Hold a restore point: no truncation removes it."""
     output = Output(as_json=as_json)
+    owner = owner if owner is not None else f"{getpass.getuser()}@{socket.gethostname()}"
+    with _locked(url, "hold add", wait) as (archive, check):
+        hold, commit = add_hold(archive, source, at, reason=reason, owner=owner, check=check)
+    value = {"commit": commit.sequence, **describe_hold(archive.state, hold)}
+    output.result(value, f"commit {commit.sequence}: {_sentence(hold)}")
+
+
+@contextmanager
+def _locked(url: str, purpose: str, wait: float) -> Iterator[tuple[Archive, Callable[[], None]]]:
+    """Open an archive under the lock of holds, and yield it with what raises once that is lost."""
     resolved = places.resolve(url)
     store = resolved.open()
-    Archive.open(store)
-    who = owner if owner is not None else f"{getpass.getuser()}@{socket.gethostname()}"
-    with locks.acquire(store, "hold", owner=Owner(), purpose="hold add", wait=wait) as held:
-        archive = opened_for_backup(store, check=held.check, wait=wait, coordination=resolved.coordination)
-        made, commit = add_hold(archive, source, at, reason=reason, owner=who, check=held.check)
-    value = {"commit": commit.sequence, **describe_hold(archive.state, made)}
-    output.result(value, f"commit {commit.sequence}: {_sentence(made)}")
+    Archive.open(store)  # nothing is written, not even a lock, where there is no archive
+    with locks.acquire(store, "hold", owner=Owner(), purpose=purpose, wait=wait) as held:
+        coordination = resolved.coordination
+        yield opened_for_backup(store, check=held.check, wait=wait, coordination=coordination), held.check
 
 
 def _sentence(hold: Hold) -> str:
@@ -88,11 +96,7 @@ def remove(
 ) -> None:
     """Remove a hold: from then on only the rules keep its point."""
     output = Output(as_json=as_json)
-    resolved = places.resolve(url)
-    store = resolved.open()
-    Archive.open(store)
-    with locks.acquire(store, "hold", owner=Owner(), purpose="hold remove", wait=wait) as held:
-        archive = opened_for_backup(store, check=held.check, wait=wait, coordination=resolved.coordination)
-        taken, commit = remove_hold(archive, hold, reason=reason, check=held.check)
-    value = {"commit": commit.sequence, "reason_removed": reason, **describe_hold(archive.state, taken)}
-    output.result(value, f"commit {commit.sequence}: removed: {_sentence(taken)}")
+    with _locked(url, "hold remove", wait) as (archive, check):
+        removed, commit = remove_hold(archive, hold, reason=reason, check=check)
+    value = {"commit": commit.sequence, "reason_removed": reason, **describe_hold(archive.state, removed)}
+    output.result(value, f"commit {commit.sequence}: removed: {_sentence(removed)}")

@@ -134,9 +134,8 @@ def _without_secrets(url: str) -> str:
 
 def _ask_servers(opened: Sequence[_Opened], collected: Collected) -> None:
     servers = {f"{each.archive}/{each.source}": each for one in opened for each in _servers(one)}
-    for name, answer in ask_side_by_side(
-        {name: each.ask for name, each in servers.items()}, limit_s=server.LIMIT_S
-    ).items():
+    answers = ask_side_by_side({name: each.ask for name, each in servers.items()}, limit_s=server.LIMIT_S)
+    for name, answer in answers.items():
         asked = servers[name]
         if isinstance(answer, Exception):
             collected.samples.append(sample("holdfast_source_server_up", 0, asked.archive, asked.source))
