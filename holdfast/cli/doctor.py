@@ -19,6 +19,7 @@ from holdfast.cli.shared.options import Json  # noqa: TC001 - typer reads it at 
 from holdfast.cli.shared.output import Output
 from holdfast.common.doctor_finding import DoctorFinding
 from holdfast.common.errors import HoldfastError, UsageError
+from holdfast.common.words import counted
 from holdfast.config.archives_yaml import find_config, read_archives
 from holdfast.operations import job_process
 from holdfast.operations.cluster_check import check_cluster, cluster_master
@@ -232,4 +233,5 @@ def _waiting(archive: Archive) -> Iterator[DoctorFinding]:
 
 def _archive(store: ObjectStore) -> str:
     archive = Archive.open(store)
-    return f"{archive.identity.name} at {store.url}, {archive.state.sequence} commits, format {archive.state.format}"
+    commits = counted(archive.state.sequence, "commit")
+    return f"{archive.identity.name} at {store.url}, {commits}, format {archive.state.format}"
