@@ -154,7 +154,7 @@ def test_clients_with_known_vulnerabilities_are_found_with_what_to_install(
 @pytest.mark.parametrize(
     ("arguments", "master", "told"),
     [
-        (("doctor", "--cluster"), "spark://127.0.0.1:1", "say which archive"),
+        (("doctor", "--cluster"), "spark://127.0.0.1:1", "--cluster needs an archive"),
         (("doctor", "shop", "--cluster"), "", "HOLDFAST_SPARK_MASTER is not set"),
         (("doctor", "shop", "--cluster"), "local[2]", "HOLDFAST_SPARK_MASTER is local[2]"),
     ],

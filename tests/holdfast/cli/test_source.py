@@ -199,7 +199,7 @@ def test_a_stream_is_set_up_by_name_of_the_archive_and_removed_with_its_slot(
     definitions = holdfast("source", "setup", shop.url, "--definitions")
     assert "--definitions is for incremental backups: add --changes" in definitions.err
     gone = holdfast(*setup, "--archive", store.url, "--new-tables")
-    assert (gone.code, "--new-tables is no more" in gone.err, "back up right after" in gone.err) == (2, True, True)
+    assert (gone.code, "--new-tables was removed" in gone.err, "back up right after" in gone.err) == (2, True, True)
     done = holdfast(*setup, "--archive", store.url, "--identity-full", "hr.*")
     assert (done.code, done.value["ran"]) == (0, True)
     said = [statement for change in done.value["changes"] for statement in change["sql"]]

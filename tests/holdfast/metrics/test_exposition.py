@@ -30,7 +30,7 @@ def test_a_parser_reads_the_samples_back_by_metric() -> None:
         ({"archive": 'a "b"\n'}, 10.0),
         ({"archive": "shop"}, 20.0),
     ]
-    assert families[0].documentation == "1 where all that is asked of the archive could be read, else 0."
+    assert families[0].documentation == "1 if all of the archive could be read, else 0."
 
 
 def test_nothing_is_an_empty_text() -> None:

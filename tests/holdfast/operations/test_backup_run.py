@@ -196,7 +196,7 @@ def test_a_job_whose_snapshot_is_gone_is_started_again_in_a_new_one_with_the_rea
     world.run(cut, succeed)
     assert (world.given, world.taken) == (["s1", "s2"], 2)
     (said,) = world.said
-    assert "starting again from nothing" in said
+    assert "starting again from the beginning" in said
     assert "server closed the connection unexpectedly" in said
 
 

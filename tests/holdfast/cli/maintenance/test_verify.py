@@ -72,7 +72,7 @@ def test_how_much_is_read_can_be_said_only_where_files_are_read(
     holdfast: RunCommand, filled: ObjectStore, options: list[str]
 ) -> None:
     done = holdfast("verify", filled.url, *options)
-    assert (done.code, "add --deep" in one_sentence(done.err)) == (2, True)
+    assert (done.code, "need --deep" in one_sentence(done.err)) == (2, True)
 
 
 def test_a_vacuum_at_work_is_named(holdfast: RunCommand, filled: ObjectStore) -> None:
