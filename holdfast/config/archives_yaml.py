@@ -57,10 +57,10 @@ class ReadArchives:
 
     def find(self, word: str) -> tuple[str, ArchiveConfig] | None:
         """Return an archive with its name, given its name, its URL or a replica's; raises UsageError for a mistake."""
-        if word in self.archives or word in self.mistakes:
-            return word, self.archive(word)
+        if word in self.mistakes:
+            raise UsageError(self.mistakes[word])
         for name, archive in self.archives.items():
-            if word in (archive.url, *(archive.replicas or {}).values()):
+            if word in (name, archive.url, *(archive.replicas or {}).values()):
                 return name, archive
         self.refuse_mistaken(word)  # its entry would say where its update log is, or what its key is
         return None
