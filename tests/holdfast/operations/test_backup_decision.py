@@ -108,7 +108,7 @@ def test_another_database_is_backed_up_only_where_somebody_says_it_is_the_same(
 def test_another_server_is_told_by_its_identifier(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     followed.back_up("full")
     monkeypatch.setattr(backup_decision, "system_identifier", lambda session: "7000000000000000001")
-    with pytest.raises(RefusedError, match="its server is system 7000000000000000001, and theirs is"):
+    with pytest.raises(RefusedError, match="its server is system 7000000000000000001, the other is"):
         followed.back_up("full")
 
 
