@@ -1,4 +1,4 @@
-"""Objectives of sources, judged by what an archive itself remembers: Airflow may be down, paused or broken."""
+"""Objectives of sources, judged by an archive's own records: Airflow may be down."""
 
 from __future__ import annotations
 
@@ -24,18 +24,12 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 NEWEST_DRILL_FAILED: Final = "the newest drill failed: "
-"""Begin of an objective's clause where a drill failed; the drill's reason follows."""
+"""Begin of an objective's clause for a failed drill; its reason follows."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """One objective of a source, and how it stands.
-
-    :param name: as in archives.yaml: `rpo`, `rto`, `drill_within`, `verified_within` or `key_proved_within`.
-    :param limit: in words, as there.
-    :param is_met: whether it is kept.
-    :param stands: a clause that says how it stands.
-    """
+    """One objective of a source, with name and limit as in archives.yaml; `stands` is a clause on its state."""
 
     source: str
     name: str
@@ -44,7 +38,7 @@ class Objective:
     stands: str
 
     def describe(self) -> dict[str, Any]:
-        """Return it as `--json` prints it."""
+        """Return the objective as `--json` prints it."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -53,15 +47,14 @@ class Objective:
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts of a source that its objectives are judged by; all times are by the store's clock.
+    """Facts of a source for its objectives; all times are by the store's clock.
 
-    :param restorable_to: the newest restorable moment; None without a backup.
-    :param drilled: when the last drill that went well ended.
-    :param drill_failure: why the newest drill failed; "" where it went well, or there is none.
-    :param drill_s: seconds that it took, from its begin to a usable database.
-    :param verified: every file was read, or written, after this; None without a backup.
+    :param restorable_to: the newest restorable time, if there is a backup.
+    :param drilled: the end of the last successful drill; `drill_s`: its seconds up to a usable database.
+    :param drill_failure: why the newest drill failed, if it did.
+    :param verified: every file was read, or written, after this.
     :param damaged: files that a verification found damaged.
-    :param key_proved: when a drill last had the archive's key from a copy.
+    :param key_proved: the last drill with a copy of the archive's key.
     """
 
     restorable_to: datetime | None = None
@@ -73,27 +66,23 @@ class Facts:
     key_proved: datetime | None = None
 
     def describe(self) -> dict[str, Any]:
-        """Return them as JSON; `from_described` reads it back."""
+        """Return the facts as JSON, which `from_described` reads."""
         return {
-            "restorable_to": _told(self.restorable_to),
-            "drilled": _told(self.drilled),
+            "restorable_to": _iso(self.restorable_to),
+            "drilled": _iso(self.drilled),
             "drill_failure": self.drill_failure,
             "drill_s": self.drill_s,
-            "verified": _told(self.verified),
+            "verified": _iso(self.verified),
             "damaged": list(self.damaged),
-            "key_proved": _told(self.key_proved),
+            "key_proved": _iso(self.key_proved),
         }
 
     @classmethod
-    def from_described(cls, told: Mapping[str, Any]) -> Facts:
-        """Return the facts that `describe` told."""
-        times = {key: _time(told.get(key)) for key in ("restorable_to", "drilled", "verified", "key_proved")}
-        return cls(
-            drill_s=told.get("drill_s"),
-            drill_failure=told.get("drill_failure", ""),
-            damaged=tuple(told.get("damaged", ())),
-            **times,
-        )
+    def from_described(cls, value: Mapping[str, Any]) -> Facts:
+        """Return the facts that `describe` gave."""
+        times = {key: _time(value.get(key)) for key in ("restorable_to", "drilled", "verified", "key_proved")}
+        failure, damaged = value.get("drill_failure", ""), tuple(value.get("damaged", ()))
+        return cls(drill_s=value.get("drill_s"), drill_failure=failure, damaged=damaged, **times)
 
 
 def facts_of(
@@ -117,17 +106,17 @@ def facts_of(
 
 
 def _with_drill(facts: Facts, store: ObjectStore, source: str) -> Facts:
-    well, failure = drill_standing(store, source)
+    good, failure = drill_standing(store, source)
     facts = replace(facts, drill_failure=failure)
-    if well is None:
+    if good is None:
         return facts
-    return replace(facts, drilled=datetime.fromisoformat(well["ended"]), drill_s=well.get("seconds"))
+    return replace(facts, drilled=datetime.fromisoformat(good["ended"]), drill_s=good.get("seconds"))
 
 
 def judge(archive: Archive, sources: Mapping[str, SourceConfig]) -> list[Objective]:
-    """Return how the objectives of an archive's sources stand; requests: one, and five a source with all of them.
+    """Return the objectives of an archive's sources; requests: one, and five a source with all of them.
 
-    :param sources: by name, as in archives.yaml; a source without a backup misses all that it promises.
+    A source without a backup misses all.
     """
     now = archive.store.list(IDENTITY_KEY).now
     return [
@@ -148,13 +137,13 @@ def _needed(archive: Archive, source: str, objectives: ObjectivesConfig) -> Fact
 
 
 def restorable_ages(archive: Archive) -> dict[str, timedelta]:
-    """Return how old the newest restorable moment of each source is; requests: one."""
+    """Return the age of the newest restorable time of each source; requests: one."""
     now = archive.store.list(IDENTITY_KEY).now
     return {name: now - covered_ranges(archive.state, name)[-1].end for name in source_names(archive.state)}
 
 
 def judge_facts(source: str, facts: Facts, objectives: ObjectivesConfig, now: datetime) -> list[Objective]:
-    """Return how the objectives of a source stand, by facts that may be older than `now`."""
+    """Return the objectives of a source, judged by facts that may be older than `now`."""
     judges = {
         "rpo": _rpo,
         "drill_within": _drill_within,
@@ -170,31 +159,30 @@ def judge_facts(source: str, facts: Facts, objectives: ObjectivesConfig, now: da
 
 
 def judge_verification(archive: Archive, source: str, within: str) -> Objective:
-    """Return whether every file of a source was read, or written, within a length of time; requests: two.
-
-    :param within: such as `30d`.
-    :raises UsageError: it is no length of time.
-    """
+    """Return whether every file of a source was read, or written, within a time such as `30d`; requests: two."""
     now = archive.store.list(IDENTITY_KEY).now
     facts = facts_of(archive, source, drills=False, key=False)
     return Objective(source, "verified_within", within, *_verified_within(facts, within, now))
 
 
+def _age(at: datetime | None, limit: str, now: datetime, *, none: str, words: str) -> tuple[bool, str]:
+    """Judge the age of a time by its limit; `words` has a place for the time and one for the age."""
+    if at is None:
+        return False, none
+    return now - at <= parse_span(limit), words.format(at=iso(at), age=human_span(now - at))
+
+
 def _rpo(facts: Facts, limit: str, now: datetime) -> tuple[bool, str]:
-    end = facts.restorable_to
-    if end is None:
-        return False, "there is no backup of it"
-    age = now - end
-    return age <= parse_span(limit), f"the newest restorable moment is {iso(end)}, {human_span(age)} ago"
+    words = "the newest restorable moment is {at}, {age} ago"
+    return _age(facts.restorable_to, limit, now, none="there is no backup of it", words=words)
 
 
 def _drill_within(facts: Facts, limit: str, now: datetime) -> tuple[bool, str]:
     if facts.drill_failure:
         return False, f"{NEWEST_DRILL_FAILED}{facts.drill_failure}"
-    if facts.drilled is None:
-        return False, "no drill of it has gone well"
-    age = now - facts.drilled
-    return age <= parse_span(limit), f"the last drill went well {human_span(age)} ago"
+    return _age(
+        facts.drilled, limit, now, none="no drill of it has gone well", words="the last drill went well {age} ago"
+    )
 
 
 def _rto(facts: Facts, limit: str, now: datetime) -> tuple[bool, str]:
@@ -207,24 +195,20 @@ def _rto(facts: Facts, limit: str, now: datetime) -> tuple[bool, str]:
 
 
 def _verified_within(facts: Facts, limit: str, now: datetime) -> tuple[bool, str]:
-    if facts.verified is None:
-        return False, "there is no backup of it"
-    if facts.damaged:
+    if facts.verified and facts.damaged:
         return False, f"damaged: {named(facts.damaged)}"
-    age = now - facts.verified
-    return age <= parse_span(limit), f"every file was read, or written, within {human_span(age)}"
+    words = "every file was read, or written, within {age}"
+    return _age(facts.verified, limit, now, none="there is no backup of it", words=words)
 
 
 def _key_proved_within(facts: Facts, limit: str, now: datetime) -> tuple[bool, str]:
-    if facts.key_proved is None:
-        return False, "no drill has had the archive's key from a copy ('holdfast drill --key')"
-    age = now - facts.key_proved
-    return age <= parse_span(limit), f"a drill had the archive's key from a copy {human_span(age)} ago"
+    none = "no drill has had the archive's key from a copy ('holdfast drill --key')"
+    return _age(facts.key_proved, limit, now, none=none, words="a drill had the archive's key from a copy {age} ago")
 
 
-def _told(at: datetime | None) -> str | None:
+def _iso(at: datetime | None) -> str | None:
     return iso(at) if at else None
 
 
-def _time(told: Any) -> datetime | None:
-    return datetime.fromisoformat(told) if told else None
+def _time(text: Any) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None

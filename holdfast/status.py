@@ -1,4 +1,4 @@
-"""Status of an archive: its contents by source, and the record of it that pages and tasks keep."""
+"""Status of an archive: its contents by source, and the record that pages and tasks keep."""
 
 from __future__ import annotations
 
@@ -39,23 +39,21 @@ def status_of(archive: Archive) -> dict[str, Any]:
 def record_of(archive: Archive, sources: Mapping[str, SourceConfig]) -> dict[str, Any]:
     """Return the record of an archive: its status, and of each source the facts and limits of its objectives.
 
-    It says nothing about the time at which it is read: `holdfast.objectives.judge_facts` judges it at any later one.
+    `holdfast.objectives.judge_facts` can judge it at any later time. A source of archives.yaml may have no backup.
     Requests: one, and five a source.
-
-    :param sources: by name, as in archives.yaml; one without a backup is in the record, too.
     """
     from holdfast.objectives import facts_of
 
     status = status_of(archive)
-    known = {each["source"]: each for each in status["sources"]}
-    names = sorted({*known, *sources})
+    described = {source["source"]: source for source in status["sources"]}
+    names = sorted({*described, *sources})
     return {
         **status,
         "at": iso(archive.store.list(IDENTITY_KEY).now),
         "sources": [
             {
                 "source": name,
-                **known.get(name, {}),
+                **described.get(name, {}),
                 **_sizes(archive.state, name),
                 "facts": facts_of(archive, name).describe(),
                 "objectives": sources[name].objectives.model_dump(exclude_none=True) if name in sources else {},
@@ -88,13 +86,6 @@ def _sizes(state: State, name: str) -> dict[str, Any]:
 
 
 def _of_kind(blocks: Iterable[Placed], source: str, kind: str) -> list[Placed]:
-    """Return a source's blocks of a kind in the order of their commits.
-
-    Supplements for single tables are left out.
-    """
-    found = [
-        placed
-        for placed in blocks
-        if placed.source == source and placed.head.kind == kind and not placed.head.supplement
-    ]
-    return sorted(found, key=lambda placed: placed.number)
+    """Return a source's blocks of a kind, without supplements for single tables, in the order of their commits."""
+    own = (placed for placed in blocks if placed.source == source and placed.head.kind == kind)
+    return sorted((placed for placed in own if not placed.head.supplement), key=lambda placed: placed.number)

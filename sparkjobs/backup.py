@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.archive import Change
 from holdfast.archive.format.block import summary
 from holdfast.operations.backup_decision import Decision
+from holdfast.operations.job_process import DECISION_VARIABLE
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.postgresql.snapshot.obstacles import choice_obstacles, refuse
 from sparkjobs.driver.application import Job, end, run_request
@@ -55,7 +57,7 @@ def back_up(
 
     :param quorum_request: the quorum that it needs, which the parent waits for; None: none.
     """
-    decision = Decision.given()
+    decision = Decision.read(os.environ.get(DECISION_VARIABLE))
     if decision.kind == "changes":
         from sparkjobs.driver.following import follow  # whose imports a full backup does not need
 

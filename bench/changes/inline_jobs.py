@@ -38,6 +38,6 @@ def back_up(store: ObjectStore, source: str, address: Address, *, kind: str, run
                     job.log.result = backup.back_up(job, source)
             return ""
 
-        backup_run.run_to_the_end(store, run, address, wanted=wanted, attempt=attempt, executor="inline")
+        backup_run.run_to_the_end(store, run, address, request=wanted, attempt=attempt, executor="inline")
     last = read_last(store, run)
     return last.result or {} if last else {}

@@ -29,8 +29,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(chosen: bool) -> None:
+    if chosen:
         typer.echo(f"holdfast {holdfast.__version__}")
         raise typer.Exit
 
@@ -45,12 +45,9 @@ def _options(
 
 
 def _end_on_signal(number: int, frame: FrameType | None) -> None:
-    """End in order on the first signal, and ignore further ones.
-
-    A second signal would cut short the release of the locks, and that is soon over.
-    """
-    for each in _ENDING:
-        signal.signal(each, signal.SIG_IGN)
+    """End in order on the first signal; a second one would cut short the release of the locks."""
+    for ending in _ENDING:
+        signal.signal(ending, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
@@ -61,35 +58,31 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> None:
-    """Run the command and exit with its code.
-
-    Every failure is one sentence on stderr; with --json also one object on stdout.
-    """
-    for each in _ENDING:
-        if signal.getsignal(each) is not signal.SIG_IGN:  # as nohup wants it
-            signal.signal(each, _end_on_signal)
+    """Run the command and exit with its code; a failure is one sentence on stderr."""
+    for ending in _ENDING:
+        if signal.getsignal(ending) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(ending, _end_on_signal)
     if not os.environ.get("HOLDFAST_DEBUG"):
-        logging.getLogger("locking").setLevel(logging.ERROR)  # how it tidied up after a failure hides the failure
+        logging.getLogger("locking").setLevel(logging.ERROR)  # its cleanup would hide the failure
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()
     except TyperException as error:
-        code = _fail(error.format_message() or "say what to do: one of the commands above", 2)
+        code = _fail(error.format_message() or "no command given: choose one of those above", 2)
     except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
-    except BrokenPipeError:  # who reads has seen enough
+    except BrokenPipeError:  # the reader has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
-    except Exception as error:  # noqa: BLE001 - whatever it is, it becomes one sentence and an exit code
+    except Exception as error:  # noqa: BLE001 - any becomes one sentence and an exit code
         code = _explain(error)
     if code == _INTERRUPTED:
-        code = _fail("stopped; its locks were released; run it again, and it goes on from what is finished", code)
+        code = _fail("stopped, and its locks were released; run it again to continue", code)
     sys.exit(code or 0)
 
 
 def _explain(error: Exception) -> int:
-    """Report an error in one sentence and return its exit code."""
-    from holdfast.common.errors import exit_code_of, is_ours, sentence  # whose locks the version can be shown without
+    from holdfast.common.errors import exit_code_of, is_ours, sentence  # --version needs none of it
 
     if not is_ours(error) and os.environ.get("HOLDFAST_DEBUG"):
         raise error
@@ -99,7 +92,6 @@ def _explain(error: Exception) -> int:
 
 
 def _fail(words: str, code: int) -> int:
-    """Report a failure and return the exit code."""
     from holdfast.cli.shared.output import Output  # a command that succeeds without a result needs none
 
     as_json = "--json" in sys.argv or "--format=json" in sys.argv or ("--format", "json") in pairwise(sys.argv)

@@ -25,8 +25,8 @@ def backup(
         bool,
         typer.Option(
             "--restart-stream",
-            help="Begin a new stream of changes by a full backup, where no incremental backup can get on. No moment "
-            "between the last backup and this one can be restored.",
+            help="Begin a new stream of changes with a full backup, where no incremental backup can continue. Times "
+            "between the last backup and this one cannot be restored.",
         ),
     ] = False,
     wait: Wait = 0,
@@ -35,7 +35,7 @@ def backup(
     """Back up a database: all of it in one snapshot, or the changes since the last backup."""
     output = Output(as_json=as_json)
     value = _run(url, source, request.with_values(restart_stream="now" if restart_stream else None), wait, output)
-    output.result(value, lambda console: console.print(backup_sentence(value), markup=False))
+    output.result(value, backup_sentence(value))
 
 
 def back_up_changes(url: str, source: str, *, wait: float, output: Output) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from holdfast.config.archives_model import Config
 from holdfast.config.archives_yaml import read_archives
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from collections.abc import Iterator
 
 config_app = typer.Typer(
     name="config", help="The configuration file, archives.yaml: its mistakes and its schema.", no_args_is_help=True
@@ -40,7 +40,7 @@ def check(
         "mistakes": dict(read.mistakes),
         "further": {name: list(sentences) for name, sentences in read.further.items() if sentences},
     }
-    output.result(value, lambda console: _show(console, value))
+    output.result(value, _lines(value))
     if read.mistakes:
         raise typer.Exit(UsageError.exit_code)
 
@@ -49,12 +49,10 @@ def check(
 def schema(as_json: Json = False) -> None:
     """Print the JSON schema of archives.yaml, for completion and checks in editors."""
     value = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Config.model_json_schema()}
-    Output(as_json=True).result(value, lambda console: None)
+    Output(as_json=True).result(value, "")
 
 
-def _show(console: Console, value: dict[str, Any]) -> None:
+def _lines(value: dict[str, Any]) -> Iterator[str]:
     for name, first in value["mistakes"].items():
-        for sentence in (first, *value["further"].get(name, ())):
-            console.print(sentence, markup=False, soft_wrap=True)
-    names = ", ".join(value["archives"]) or "none"
-    console.print(f"{value['file']}: archives without a mistake: {names}", markup=False, soft_wrap=True)
+        yield from (first, *value["further"].get(name, ()))
+    yield f"{value['file']}: archives without a mistake: {', '.join(value['archives']) or 'none'}"

@@ -19,6 +19,7 @@ from holdfast.cli.shared.options import Json  # noqa: TC001 - typer reads it at 
 from holdfast.cli.shared.output import Output
 from holdfast.common.doctor_finding import DoctorFinding
 from holdfast.common.errors import HoldfastError, UsageError
+from holdfast.common.words import counted
 from holdfast.config.archives_yaml import find_config, read_archives
 from holdfast.operations import job_process
 from holdfast.operations.cluster_check import check_cluster, cluster_master
@@ -30,8 +31,6 @@ from locking.store import StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rich.console import Console
-
     from holdfast.config.archives_model import SourceConfig
     from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
@@ -40,43 +39,40 @@ PYSPARK = "4.2.0"
 
 
 def doctor(
-    url: Annotated[str | None, typer.Argument(metavar="[URL]", help="An archive to reach, too.")] = None,
+    url: Annotated[str | None, typer.Argument(metavar="[URL]", help="An archive to check, too.")] = None,
     cluster: Annotated[
-        bool, typer.Option("--cluster", help="Ask each worker of the Spark cluster, too; needs an archive.")
+        bool, typer.Option("--cluster", help="Check each worker of the Spark cluster, too; needs an archive.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Check everything that backups and restores need, and print a remedy for each failure."""
     output = Output(as_json=as_json)
     findings = _with_cluster(url, output) if cluster else list(examine(url))
-    value = {
-        "ok": all(finding.ok for finding in findings),
-        "findings": [each.describe() for each in findings],
-    }
-    output.result(value, lambda console: _show_findings(console, findings))
+    value = {"ok": all(finding.ok for finding in findings), "findings": [each.describe() for each in findings]}
+    output.result(value, _lines(findings))
     if not value["ok"]:
         raise typer.Exit(1)
 
 
 def _with_cluster(url: str | None, output: Output) -> list[DoctorFinding]:
     if url is None:
-        raise UsageError("say which archive the workers are to reach: holdfast doctor ARCHIVE --cluster")
+        raise UsageError("--cluster needs an archive that the workers must reach: holdfast doctor ARCHIVE --cluster")
     master = cluster_master()
     findings = list(examine(url))
-    output.say(f"asking the workers of {master}, by a small job")
-    sources = {name: found[1] for name, found in _sources(url) if not isinstance(found, str)}
+    output.say(f"checking the workers of {master} with a small job")
+    sources = {name: source[1] for name, source in _sources(url) if not isinstance(source, str)}
     try:
         return [*findings, *check_cluster(master, places.archive_store(url), sources)]
     except (HoldfastError, StoreError) as error:
         return [*findings, DoctorFinding("cluster", f"{master} was not asked", str(error))]
 
 
-def _show_findings(console: Console, findings: list[DoctorFinding]) -> None:
+def _lines(findings: list[DoctorFinding]) -> Iterator[str]:
     for finding in findings:
         word = "FAIL" if not finding.ok else "warn" if finding.is_warning else "ok  "
-        console.print(f"{word} {finding.what}: {finding.found}", markup=False)
+        yield f"{word} {finding.what}: {finding.found}"
         if finding.remedy:
-            console.print(f"     {finding.remedy}", markup=False)
+            yield f"     {finding.remedy}"
 
 
 def examine(url: str | None) -> Iterator[DoctorFinding]:
@@ -88,12 +84,12 @@ def examine(url: str | None) -> Iterator[DoctorFinding]:
     yield _java()
     yield _spark()
     newest = 0
-    for name, found in _sources(url):
-        finding, version = _database(name, found)
+    for name, source in _sources(url):
+        finding, version = _database(name, source)
         newest = max(newest, version)
         yield finding
-        if version and not isinstance(found, str):
-            yield from _tls(name, found[1], version)
+        if version and not isinstance(source, str):
+            yield from _tls(name, source[1], version)
     yield _last_seen()
     yield _program("pg_dump", newest)
     yield _program("pg_restore", newest)
@@ -101,7 +97,7 @@ def examine(url: str | None) -> Iterator[DoctorFinding]:
     if url is not None:
         yield _guarded("archive", url, lambda: _archive(places.archive_store(url)))
         yield from _rules(url)
-        with suppress(HoldfastError, StoreError):  # as the finding before has told
+        with suppress(HoldfastError, StoreError):  # the finding `archive` has it
             yield from _waiting(Archive.open(places.archive_store(url)))
 
 
@@ -113,23 +109,22 @@ def _guarded(what: str, name: str, look: Callable[[], str]) -> DoctorFinding:
 
 
 def _rules(url: str) -> Iterator[DoctorFinding]:
-    """Yield what the store's own rules will do to the archive; nothing where they do no harm."""
     what = "lifecycle rules"
     try:
         rules = places.archive_store(url).harmful_rules()
-    except HoldfastError:  # as the finding before has told
+    except HoldfastError:  # the finding `archive` has it
         return
     except StoreError as error:
         yield DoctorFinding(what, "not known", str(error), is_warning=True)
         return
     if rules:
-        yield DoctorFinding(what, "; ".join(rules), "change them, so that they leave the archive alone")
+        yield DoctorFinding(what, "; ".join(rules), "change them so that they leave the archive alone")
 
 
 def _last_seen() -> DoctorFinding:
     if why := last_seen.why_not_kept():
         return DoctorFinding("last seen", f"nothing is remembered: {why}", last_seen.REMEDY, is_warning=True)
-    return DoctorFinding("last seen", f"kept in {last_seen.state_folder() or 'no folder, as was said'}")
+    return DoctorFinding("last seen", f"kept in {last_seen.state_folder() or 'no folder, as configured'}")
 
 
 def _java() -> DoctorFinding:
@@ -157,10 +152,7 @@ def _spark() -> DoctorFinding:
 
 
 def _sources(url: str | None) -> Iterator[tuple[str, tuple[SourceConfig, Address] | str]]:
-    """Yield the sources of an archive in archives.yaml, each with its settings and address.
-
-    Without an archive, the sources of all. A mistake in the file, in an archive or in an address takes their place.
-    """
+    """Yield the sources of an archive, or of all, with their settings and addresses; or the mistake there."""
     try:
         read = read_archives() if find_config() else None
     except HoldfastError as error:
@@ -180,10 +172,10 @@ def _sources(url: str | None) -> Iterator[tuple[str, tuple[SourceConfig, Address
                 yield source_name, str(error)
 
 
-def _database(name: str, found: tuple[SourceConfig, Address] | str) -> tuple[DoctorFinding, int]:
-    if isinstance(found, str):
-        return DoctorFinding(f"source {name}", "no address here", found), 0
-    configured, address = found
+def _database(name: str, source: tuple[SourceConfig, Address] | str) -> tuple[DoctorFinding, int]:
+    if isinstance(source, str):
+        return DoctorFinding(f"source {name}", "no address here", source), 0
+    configured, address = source
     try:
         server = check_server(address)
         database = check_database(address, configured.tables, configured.exclude)
@@ -196,26 +188,24 @@ def _database(name: str, found: tuple[SourceConfig, Address] | str) -> tuple[Doc
 
 
 def _tls(name: str, address: Address, major: int) -> Iterator[DoctorFinding]:
-    """Yield what is to be said of a source's TLS: nothing of one on this machine that does without."""
     asked = address.tls
-    if not (asked.is_required or asked.is_remote):
+    if not (asked.is_required or asked.is_remote):  # on this machine, without TLS
         return
     what = f"TLS of {name}"
     try:
-        found = check_tls(address, major)
+        tls = check_tls(address, major)
     except HoldfastError as error:
         yield DoctorFinding(what, asked.describe(), str(error))
         return
     clients = check_clients(major, tls=asked)
-    problems = (*found.problems, *clients.problems)
-    remedy = "; ".join(str(each) for each in problems or found.warnings)
-    yield DoctorFinding(what, describe(found.facts["tls"]), remedy, is_warning=bool(remedy) and not problems)
+    problems = (*tls.problems, *clients.problems)
+    remedy = "; ".join(str(each) for each in problems or tls.warnings)
+    yield DoctorFinding(what, describe(tls.facts["tls"]), remedy, is_warning=bool(remedy) and not problems)
 
 
 def _program(name: str, newest: int) -> DoctorFinding:
-    """Return the finding about a client program, for servers of a major version."""
-    found = programs.find_program(name, at_least=newest)
-    if found is None:
+    program = programs.find_program(name, at_least=newest)
+    if program is None:
         return DoctorFinding(
             name,
             f"none of version {newest or 14} or newer",
@@ -223,7 +213,7 @@ def _program(name: str, newest: int) -> DoctorFinding:
         )
     why, do = programs.below_floor(name, at_least=newest)
     remedy = f"{why}: {do}" if why else ""
-    return DoctorFinding(name, f"{programs.version_of(found)} at {found}", remedy, is_warning=bool(why))
+    return DoctorFinding(name, f"{programs.version_of(program)} at {program}", remedy, is_warning=bool(why))
 
 
 def _libpq() -> DoctorFinding:
@@ -234,10 +224,7 @@ def _libpq() -> DoctorFinding:
 
 
 def _waiting(archive: Archive) -> Iterator[DoctorFinding]:
-    """Yield a finding for each table that waits to start over.
-
-    The newest rows of such a table are in no backup.
-    """
+    """Yield the tables whose newest rows are in no backup, since they wait to start over."""
     for source in restore_points.source_names(archive.state):
         for each in waiting_tables(archive.state, source):
             remedy = each.reason if each.act else f"{each.reason}; the next backup tries again"
@@ -246,4 +233,5 @@ def _waiting(archive: Archive) -> Iterator[DoctorFinding]:
 
 def _archive(store: ObjectStore) -> str:
     archive = Archive.open(store)
-    return f"{archive.identity.name} at {store.url}, {archive.state.sequence} commits, format {archive.state.format}"
+    commits = counted(archive.state.sequence, "commit")
+    return f"{archive.identity.name} at {store.url}, {commits}, format {archive.state.format}"

@@ -15,16 +15,14 @@ from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer r
 from holdfast.cli.shared.output import Output
 from holdfast.cli.shared.request_options import takes
 from holdfast.common.errors import UsageError
-from holdfast.common.words import human_span
+from holdfast.common.words import counted, human_span
 from holdfast.drill import Drill, drills_of, new_run
 from holdfast.drill.key_proof import by_copy
 from holdfast.operations.requests.drill import DrillRequest
 from holdfast.storage import open_url
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rich.console import Console
+    from collections.abc import Iterator, Mapping
 
     from holdfast.operations.archive_context import ArchiveContext
     from holdfast.postgresql.connection.address import Address
@@ -49,23 +47,22 @@ def drill(
     output = Output(as_json=as_json)
     archive = places.resolve(url)
     if history:
-        done = drills_of(Archive.open(archive.open()).store, request.source)
-        output.result({"drills": done}, lambda console: _show_history(console, done))
+        drills = drills_of(Archive.open(archive.open()).store, request.source)
+        output.result({"drills": drills}, map(_history_line, drills) if drills else "no drills yet")
         return
     if to and request.keep_server:
-        raise UsageError("--keep-server is about the drill's own server: leave out one of --keep-server and --to")
+        raise UsageError("--keep-server keeps the drill's own server: leave out --keep-server or --to")
     if request.trust_source and not to:
-        raise UsageError("--trust-source is about the database of --to: a drill's own server needs to trust nobody")
+        raise UsageError("--trust-source needs --to: a drill's own server never runs source code as superuser")
     request = request.with_values(assertions=(*request.assertions, *map(_read, files or ())))
     request = request.filled(key=archive.settings.drill.key)
     value = _drill(by_copy(archive, request), request, places.target(url, to) if to else None, wait, output)
-    output.result(value, lambda console: _show(console, value))
+    output.result(value, _lines(value))
 
 
 def _drill(
     archive: ArchiveContext, request: DrillRequest, to: Address | None, wait: float, output: Output
 ) -> dict[str, Any]:
-    """Run a drill and return what it found, and its run where it was recorded."""
     store = archive.open()
     with TemporaryDirectory(prefix="holdfast-drill-records-", ignore_cleanup_errors=True) as folder:
         work = Drill(
@@ -95,31 +92,24 @@ def _read(file: Path) -> str:
         raise UsageError(f"{file} cannot be read: {error}") from error
 
 
-def _show(console: Console, value: dict[str, Any]) -> None:
+def _lines(value: dict[str, Any]) -> Iterator[str]:
     checked = len(value["assertions"])
-    lines = [
-        f"{value['source']} as of {value['at']} (commit {value['commit']}): {value['rows']:,} rows of "
-        f"{value['tables']} tables, equal to the archive, ready after {value['seconds']:.1f} s",
-        f"{checked} of {checked} assertions hold" if checked else "no assertions were given",
-        f"the newest restorable moment, {value['newest']}, is {human_span(value['age_s'])} old",
-        *([f"the archive was opened by {value['key']}"] if value["key"] else []),
-        *([f"not restored: {value['not_restored']} objects, named above"] if value["not_restored"] else []),
-        f"recorded as {value['run']}" if value["run"] else "recorded nowhere: nothing was written to the archive",
-    ]
-    for line in lines:
-        console.print(line, markup=False)
+    yield (
+        f"{value['source']} as of {value['at']} (commit {value['commit']}): {counted(value['rows'], 'row')} of "
+        f"{counted(value['tables'], 'table')}, equal to the archive, ready after {value['seconds']:.1f} s"
+    )
+    yield f"{checked} of {checked} assertions hold" if checked else "no assertions were given"
+    yield f"the newest restorable moment, {value['newest']}, is {human_span(value['age_s'])} old"
+    if value["key"]:
+        yield f"the archive was opened by {value['key']}"
+    if value["not_restored"]:
+        yield f"not restored: {counted(value['not_restored'], 'object')}, listed above"
+    yield f"recorded as {value['run']}" if value["run"] else "recorded nowhere: nothing was written to the archive"
 
 
-def _show_history(console: Console, done: Sequence[dict[str, Any]]) -> None:
-    for each in done:
-        console.print(_line(each), markup=False)
-    if not done:
-        console.print("no drills yet")
-
-
-def _line(drill: Mapping[str, Any]) -> str:
+def _history_line(drill: Mapping[str, Any]) -> str:
     what = f"{drill['source']} as of {drill['at']}" if "at" in drill else drill["run"]
     took = f", restored in {drill['seconds']:.1f} s" if "seconds" in drill else ""
     age = f", the newest moment was {human_span(drill['age_s'])} old" if "age_s" in drill else ""
-    how = {"succeeded": "good", "failed": f"FAILED: {drill['error']}"}.get(drill["state"], "under way, or was killed")
+    how = {"succeeded": "good", "failed": f"FAILED: {drill['error']}"}.get(drill["state"], "running, or killed")
     return f"{drill['ended']}  {what}{took}{age}: {how}"

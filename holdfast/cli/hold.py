@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,22 +15,20 @@ from holdfast.archive.history.holds import describe_hold
 from holdfast.archive.maintenance.hold_requests import add_hold, remove_hold
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.shared.output import Output, show_rows
+from holdfast.cli.shared.output import Output, table_lines
 from holdfast.replication.work.replica_backup import opened_for_backup
 from locking import Owner
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from collections.abc import Callable, Iterator
 
     from holdfast.archive.format.model import Hold
 
 hold_app = typer.Typer(
-    name="hold",
-    help="Restore points that stay whatever the rules of truncation say, until somebody takes the hold back.",
-    no_args_is_help=True,
+    name="hold", help="Restore points that no truncation removes until the hold is removed.", no_args_is_help=True
 )
 
-Reason = Annotated[str, typer.Option(help="Why, for whoever finds it in a year.")]
+Reason = Annotated[str, typer.Option(help="The reason, for readers in a year.")]
 
 
 @hold_app.command(name="add")
@@ -39,27 +38,32 @@ def add(
         str, typer.Option(help="latest, a time (2026-03-01T12:00:00Z, -10min), a mark, commit:N, or lsn:X/Y.")
     ],
     reason: Reason,
-    source: Annotated[
-        str | None, typer.Option(help="Whose backup; needed where the archive holds several sources.")
-    ] = None,
-    owner: Annotated[str | None, typer.Option(help="Who answers for it; default is you, as user@host.")] = None,
+    source: Annotated[str | None, typer.Option(help="The source; needed where the archive has several.")] = None,
+    owner: Annotated[str | None, typer.Option(help="The person responsible; default is you, as user@host.")] = None,
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Hold a restore point: no truncation takes it away."""
+    """Hold a restore point: no truncation removes it."""
     output = Output(as_json=as_json)
+    owner = owner if owner is not None else f"{getpass.getuser()}@{socket.gethostname()}"
+    with _locked(url, "hold add", wait) as (archive, check):
+        hold, commit = add_hold(archive, source, at, reason=reason, owner=owner, check=check)
+    value = {"commit": commit.sequence, **describe_hold(archive.state, hold)}
+    output.result(value, f"commit {commit.sequence}: {_sentence(hold)}")
+
+
+@contextmanager
+def _locked(url: str, purpose: str, wait: float) -> Iterator[tuple[Archive, Callable[[], None]]]:
+    """Open an archive under the lock of holds, and yield it with what raises once that is lost."""
     resolved = places.resolve(url)
     store = resolved.open()
-    Archive.open(store)
-    who = owner if owner is not None else f"{getpass.getuser()}@{socket.gethostname()}"
-    with locks.acquire(store, "hold", owner=Owner(), purpose="hold add", wait=wait) as held:
-        archive = opened_for_backup(store, check=held.check, wait=wait, coordination=resolved.coordination)
-        made, commit = add_hold(archive, source, at, reason=reason, owner=who, check=held.check)
-    value = {"commit": commit.sequence, **describe_hold(archive.state, made)}
-    output.result(value, lambda console: console.print(f"commit {commit.sequence}: {_said(made)}", markup=False))
+    Archive.open(store)  # nothing is written, not even a lock, where there is no archive
+    with locks.acquire(store, "hold", owner=Owner(), purpose=purpose, wait=wait) as held:
+        coordination = resolved.coordination
+        yield opened_for_backup(store, check=held.check, wait=wait, coordination=coordination), held.check
 
 
-def _said(hold: Hold) -> str:
+def _sentence(hold: Hold) -> str:
     return f"hold {hold.id} keeps {hold.source} at {iso(hold.at)}, lsn:{hold.position}"
 
 
@@ -70,19 +74,16 @@ def list_holds(url: Url, as_json: Json = False) -> None:
     state = Archive.open(places.archive_store(url)).state
     holds = sorted(state.holds.values(), key=lambda hold: (hold.source, hold.at))
     values = [describe_hold(state, hold) for hold in holds]
-    output.result({"holds": values}, lambda console: _show(console, values))
+    output.result({"holds": values}, _lines(values) if values else "no holds")
 
 
-def _show(console: Console, values: list[dict[str, Any]]) -> None:
-    if not values:
-        console.print("no holds")
-        return
+def _lines(values: list[dict[str, Any]]) -> Iterator[str]:
     head = ("hold", "source", "at", "position", "owner", "reason")
-    show_rows(console, head, [[str(each[name]) for name in head[:-1]] + [_reason(each)] for each in values])
+    return table_lines(head, [[str(hold[name]) for name in head[:-1]] + [_reason(hold)] for hold in values])
 
 
 def _reason(value: dict[str, Any]) -> str:
-    return value["reason"] if value["restorable"] else f"{value['reason']} (cannot be restored any more)"
+    return value["reason"] if value["restorable"] else f"{value['reason']} (can no longer be restored)"
 
 
 @hold_app.command(name="remove")
@@ -93,15 +94,9 @@ def remove(
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Take a hold back: from then on only the rules keep its point."""
+    """Remove a hold: from then on only the rules keep its point."""
     output = Output(as_json=as_json)
-    resolved = places.resolve(url)
-    store = resolved.open()
-    Archive.open(store)
-    with locks.acquire(store, "hold", owner=Owner(), purpose="hold remove", wait=wait) as held:
-        archive = opened_for_backup(store, check=held.check, wait=wait, coordination=resolved.coordination)
-        taken, commit = remove_hold(archive, hold, reason=reason, check=held.check)
-    value = {"commit": commit.sequence, "reason_removed": reason, **describe_hold(archive.state, taken)}
-    output.result(
-        value, lambda console: console.print(f"commit {commit.sequence}: took back: {_said(taken)}", markup=False)
-    )
+    with _locked(url, "hold remove", wait) as (archive, check):
+        removed, commit = remove_hold(archive, hold, reason=reason, check=check)
+    value = {"commit": commit.sequence, "reason_removed": reason, **describe_hold(archive.state, removed)}
+    output.result(value, f"commit {commit.sequence}: removed: {_sentence(removed)}")

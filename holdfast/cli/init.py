@@ -17,9 +17,7 @@ from holdfast.cli.shared.output import Output
 def init(
     url: Url,
     name: Annotated[str | None, typer.Option(help="The archive's name; default is the end of its URL.")] = None,
-    number: Annotated[
-        int, typer.Option("--format", help="Its format; 1 where older releases are to read it, too.")
-    ] = FORMAT,
+    number: Annotated[int, typer.Option("--format", help="Its format; 1 lets older releases read it.")] = FORMAT,
     as_json: Json = False,
 ) -> None:
     """Create an archive in an empty place."""
@@ -34,7 +32,4 @@ def init(
         "encrypted": store.is_encrypted,
     }
     kind, opened = ("encrypted archive", f", opened by {store.key}") if store.is_encrypted else ("archive", "")
-    output.result(
-        value,
-        lambda console: console.print(f"created {kind} {archive.identity.name} at {store.url}{opened}", markup=False),
-    )
+    output.result(value, f"created {kind} {archive.identity.name} at {store.url}{opened}")

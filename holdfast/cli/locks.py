@@ -25,8 +25,6 @@ from locking.store import MOST_OBJECTS, ObjectNotFound, StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from rich.console import Console
-
     from holdfast.archive.format.runs import RunRecord
     from holdfast.archive.locks.lock_table import PlannedLock, Row
     from holdfast.archive.locks.owner_status import OwnerState
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 
 locks_app = typer.Typer(
     name="locks",
-    help="Who holds which lock, since when, and what to do about it. Works with Airflow down.",
+    help="The locks, their holders and what to do about them. Works with Airflow down.",
     no_args_is_help=True,
 )
 
@@ -65,15 +63,15 @@ def list_locks(url: Url, as_json: Json = False) -> None:
     infos = inspect(store)
     sources = _source_leases(store, resolved.coordination, output)
     value = {"locks": [describe_lock(info) for info in infos], "sources": sources}
-    output.result(value, lambda console: _show_locks(console, infos, sources))
+    output.result(value, _held_lines(infos, sources))
 
 
 def _source_leases(store: ObjectStore, address: CoordinationAddress, output: Output) -> list[dict[str, Any]]:
-    """Return the leases on the sources of an archive with replicas, as far as the coordination store can be asked."""
+    """Return the leases on the sources of an archive with replicas."""
     try:
         archive = Archive.open(store, recovering=True)
     except (HoldfastError, StoreError):
-        return []  # the locks of what cannot be read are listed all the same
+        return []  # its locks can be listed all the same
     if archive.state.log is None:
         return []
     from holdfast.replication.log.source_lease import source_leases  # with what talks to a coordination store
@@ -83,15 +81,15 @@ def _source_leases(store: ObjectStore, address: CoordinationAddress, output: Out
         with opened(address) as coordination:
             leases, now = coordination.run(lambda c: (source_leases(c, archive.identity.id), clock(c)))
     except HoldfastError as error:
-        output.say(f"which sources are being backed up through replicas is not known: {sentence(error)}")
+        output.say(f"the sources that are being backed up through replicas are unknown: {sentence(error)}")
         return []
     return [each.value(now) for each in leases]
 
 
-def _show_locks(console: Console, infos: Sequence[LockInfo], sources: Sequence[Mapping[str, Any]]) -> None:
-    _show_lines(console, [f"{info.state}: {info.describe()}{_ending(info)}" for info in infos] or ["no locks"])
+def _held_lines(infos: Sequence[LockInfo], sources: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield from _first([f"{info.state}: {info.describe()}{_ending(info)}" for info in infos] or ["no locks"])
     for lease in sources:
-        console.print(lease["words"], markup=False)
+        yield lease["words"]
 
 
 def _ending(info: LockInfo) -> str:
@@ -114,27 +112,24 @@ def explain_locks(
         explained = [each for each in explain(inspect(store), state_of=state_of) if txn in (None, each.lock.txn)]
     broken = read_breaks(store, txn) if txn else read_breaks(store)
     if txn and not explained and not broken:
-        raise UsageError(f"there is no lock with txn {txn!r}, and no record that one was broken: it has been released")
-    value = {
-        "locks": [each.describe() for each in explained],
-        "broken": [_break_value(record) for record in broken],
-    }
-    output.result(value, lambda console: _show_explained(console, explained, broken))
+        raise UsageError(f"there is no lock with txn {txn!r}, and no record that it was broken: it was released")
+    value = {"locks": [each.describe() for each in explained], "broken": [_break_value(record) for record in broken]}
+    output.result(value, _explained_lines(explained, broken))
 
 
-def _show_explained(console: Console, explained: Sequence[Explanation], broken: Sequence[RunRecord]) -> None:
+def _explained_lines(explained: Sequence[Explanation], broken: Sequence[RunRecord]) -> Iterator[str]:
     for each in explained[:SHOWN]:
-        console.print(f"{each.lock.state}: {each.lock.describe()}{_ending(each.lock)}", markup=False)
+        yield f"{each.lock.state}: {each.lock.describe()}{_ending(each.lock)}"
         if each.keeps_out:
-            console.print(f"  keeps out: {', '.join(each.keeps_out)}", markup=False)
+            yield f"  keeps out: {', '.join(each.keeps_out)}"
         for other in each.waiting[:SHOWN]:
-            console.print(f"  waiting for it: {other.describe()}", markup=False)
-        console.print(f"  {each.advice}", markup=False)
-    _show_rest(console, len(explained))
+            yield f"  waiting for it: {other.describe()}"
+        yield f"  {each.advice}"
+    yield from _more(len(explained))
     if not explained and not broken:
-        console.print("no locks")
+        yield "no locks"
     for record in broken:
-        console.print(f"broken: {describe_break(record)}", markup=False)
+        yield f"broken: {describe_break(record)}"
 
 
 @locks_app.command(name="break")
@@ -148,15 +143,15 @@ def break_one(
     output = Output(as_json=as_json)
     broken, record = break_lock(_store(url), txn, reason=reason)
     if broken.owner is not None and liveness(broken.owner) == "running":
-        output.say(f"its process {broken.owner.pid} still runs here; it finds out at its next check and stops")
-    output.result(_break_value(record), lambda console: console.print(describe_break(record), markup=False))
+        output.say(f"its process {broken.owner.pid} still runs here, and stops at its next check")
+    output.result(_break_value(record), describe_break(record))
 
 
 @locks_app.command(name="reap")
 def reap_locks(url: Url, airflow: Airflow = None, as_json: Json = False) -> None:
     """Remove dead locks: past their lease and grace, or of a process that is proved gone. Healthy locks stay.
 
-    With --airflow, a lock whose lease is over goes without its grace where Airflow says that its owner has ended.
+    With --airflow, a lock past its lease goes at once where Airflow says that its owner has ended.
     """
     output = Output(as_json=as_json)
     store = _store(url)
@@ -165,29 +160,24 @@ def reap_locks(url: Url, airflow: Airflow = None, as_json: Json = False) -> None
     listed = [{**describe_lock(each.lock), "reason": each.reason} for each in ended[:MOST_OBJECTS]]
     more = len(ended) - len(listed)
     value = {"ended": listed, **({"more": more} if more else {})}
-    output.result(
-        value,
-        lambda console: _show_lines(
-            console, [f"ended: {each.lock.describe()}: {each.reason}" for each in ended] or ["nothing is over"]
-        ),
-    )
+    lines = [f"ended: {each.lock.describe()}: {each.reason}" for each in ended] or ["no dead locks"]
+    output.result(value, _first(lines))
 
 
-def _show_lines(console: Console, lines: Sequence[str]) -> None:
-    for line in lines[:SHOWN]:
-        console.print(line, markup=False)
-    _show_rest(console, len(lines))
+def _first(lines: Sequence[str]) -> Iterator[str]:
+    yield from lines[:SHOWN]
+    yield from _more(len(lines))
 
 
-def _show_rest(console: Console, count: int) -> None:
+def _more(count: int) -> Iterator[str]:
     if count > SHOWN:
-        console.print(f"and {count - SHOWN} more: --json has them")
+        yield f"and {count - SHOWN} more: --json has them"
 
 
 @locks_app.command(name="plan")
 def show_plan(
     url: Annotated[
-        str | None, typer.Argument(metavar="[URL]", help="An archive: its sources, and who is in the way now.")
+        str | None, typer.Argument(metavar="[URL]", help="An archive: for its sources and the locks in the way now.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -201,10 +191,10 @@ def show_plan(
         sources = sorted({*restore_points.source_names(archive.state), *resolved.settings.sources}) or sources
         infos = inspect(archive.store)
     values = [value for row in TABLE for name in row.operations for value in _plan_values(row, name, sources, infos)]
-    output.result({"operations": values}, lambda console: _show_plan(console, values))
+    output.result({"operations": values}, _plan_lines(values))
 
 
-def _plan_values(row: Row, name: str, sources: Sequence[str], infos: Sequence[LockInfo]) -> Iterable[dict[str, Any]]:
+def _plan_values(row: Row, name: str, sources: Sequence[str], infos: Sequence[LockInfo]) -> Iterator[dict[str, Any]]:
     for chosen in [[source] for source in sources] if name in PER_SOURCE else [list(sources)]:
         planned = full_plan(name, chosen)
         yield {
@@ -221,24 +211,21 @@ def _is_in_the_way(info: LockInfo, planned: Iterable[PlannedLock]) -> bool:
     return any(lock.is_blocked_by(info) for lock in planned if not lock.when)
 
 
-def _show_plan(console: Console, values: Sequence[dict[str, Any]]) -> None:
+def _plan_lines(values: Sequence[dict[str, Any]]) -> Iterator[str]:
     for value in values:
         name = value["operation"] + (f" of {value['sources'][0]}" if value["operation"] in PER_SOURCE else "")
         words = "; ".join(filter(None, [value["note"], "" if value["in_this_release"] else "not in this release"]))
-        console.print(f"{name} ({words})" if words else name, markup=False)
+        yield f"{name} ({words})" if words else name
         for lock in value["locks"]:
             when = f"  {lock['when']}" if lock["when"] else ""
-            console.print(f"  {lock['mode']} {lock['resource']}{when}", markup=False)
+            yield f"  {lock['mode']} {lock['resource']}{when}"
         for info in value["in_the_way"]:
-            console.print(f"  in the way now: {info['words']}", markup=False)
+            yield f"  in the way now: {info['words']}"
 
 
 @contextmanager
 def _word_of(airflow: str | None) -> Iterator[Callable[[Owner], OwnerState]]:
-    """Provide a function that returns an owner's state in Airflow.
-
-    Without an Airflow, no state is known.
-    """
+    """Provide a function from an owner to its state in Airflow; without Airflow, none is known."""
     if airflow is None:
         yield nobodys_state
         return
@@ -250,10 +237,7 @@ def _word_of(airflow: str | None) -> Iterator[Callable[[Owner], OwnerState]]:
 
 
 def _store(url: str) -> ObjectStore:
-    """Open a store with an archive or with locks; the archive need not be readable.
-
-    :raises UsageError: there is neither an archive nor a lock.
-    """
+    """Open a store with an archive, readable or not, or with locks; raises UsageError for any other."""
     store = places.archive_store(url)
     try:
         store.head(IDENTITY_KEY)

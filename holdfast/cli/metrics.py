@@ -17,7 +17,7 @@ from holdfast.common.errors import UsageError
 from holdfast.common.units import parse_span
 from holdfast.config.archives_model import SQLITE, ArchiveConfig
 from holdfast.config.archives_yaml import archive_at, find_config, read_archives
-from holdfast.metrics.collect import Collected, ObservedArchive, collect
+from holdfast.metrics.collect import ObservedArchive, collect
 from holdfast.metrics.exposition import check_target, render, write
 from holdfast.metrics.serving import ListenAddress, serve
 from holdfast.replication.log.settings import COORDINATION_VARIABLE
@@ -25,8 +25,6 @@ from holdfast.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from rich.console import Console
 
     from holdfast.config.archives_yaml import ReadArchives
     from holdfast.postgresql.connection.address import Address
@@ -45,19 +43,19 @@ def metrics(
     ] = None,
     listen: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Serve them at /metrics until ended; without a host, on 127.0.0.1."),
+        typer.Option(metavar="HOST:PORT", help="Serve them at /metrics until stopped; without a host, on 127.0.0.1."),
     ] = None,
-    every: Annotated[str, typer.Option(metavar="SPAN", help="With --listen: collect them so often.")] = "60s",
+    every: Annotated[
+        str, typer.Option(metavar="SPAN", help="With --listen: the time between two collections.")
+    ] = "60s",
     listing: Annotated[
-        bool,
-        typer.Option("--listing", help="Also what needs lists of all objects: unneeded bytes, how jobs ended."),
+        bool, typer.Option("--listing", help="Also metrics that list all objects: unneeded bytes, how jobs ended.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Print metrics of archives, their sources' servers and their replicas, for Prometheus.
 
-    Nothing is changed. What cannot be read has a gauge that is 0 and a sentence on stderr; the rest is told, and the
-    exit code is 1.
+    Nothing is changed. If a part cannot be read, its gauge is 0, stderr says why, and the exit code is 1.
     """
     output = Output(as_json=as_json)
     if listen is not None:
@@ -67,32 +65,22 @@ def metrics(
         return
     if output_file is not None:
         check_target(output_file)
-    found = collect(observed(archives or []), listing=listing)
+    collected = collect(observed(archives or []), listing=listing)
     if output_file is not None:
-        write(output_file, render(found.samples))
-    _print(output, found, written=output_file is not None)
-    for each in found.problems:
-        output.say(f"holdfast: {each}")
-    if found.problems:
+        write(output_file, render(collected.samples))
+    value = {"samples": [each.describe() for each in collected.samples], "problems": collected.problems}
+    output.result(value, [] if output_file is not None else render(collected.samples).decode().splitlines())
+    for problem in collected.problems:
+        output.say(f"holdfast: {problem}")
+    if collected.problems:
         raise typer.Exit(1)
-
-
-def _print(output: Output, found: Collected, *, written: bool) -> None:
-    value = {"samples": [each.describe() for each in found.samples], "problems": found.problems}
-    lines = [] if written else render(found.samples).decode().splitlines()
-
-    def show(console: Console) -> None:
-        for line in lines:
-            console.print(line, markup=False)
-
-    output.result(value, show)
 
 
 def _serve(archives: Sequence[str], address: ListenAddress, every: str, *, listing: bool, output: Output) -> None:
     every_s = parse_span(every).total_seconds()
     if every_s < 1:
-        raise UsageError("--every is to be a second or more: each collection asks every archive and server")
-    observed(archives)  # what is wrong there is said now, and not in each collection
+        raise UsageError("--every must be 1s or more: each collection asks every archive and server")
+    observed(archives)  # mistakes end the command now
     with suppress(KeyboardInterrupt):
         serve(
             address,
@@ -106,31 +94,27 @@ def observed(archives: Sequence[str]) -> list[ObservedArchive]:
     """Return the archives to collect from.
 
     :param archives: names in archives.yaml, or URLs; none: all of archives.yaml.
-    :raises UsageError: there are none, or one of them makes no sense.
+    :raises UsageError: there are none, or one is invalid.
     """
     path = find_config()
     read = read_archives(path) if path else None
-    wanted = list(archives) or ([*read.archives, *read.mistakes] if read else [])
-    if not wanted:
-        raise UsageError("say which archive: a URL here, or archives in archives.yaml")
-    found = [_observed(each, read) for each in wanted]
-    unique = {(each.name, *(() if each.name else each.places)): each for each in reversed(found)}
+    words = list(archives) or ([*read.archives, *read.mistakes] if read else [])
+    if not words:
+        raise UsageError("no archive to collect from: name one here, or in archives.yaml")
+    chosen = [_observed(word, read) for word in words]
+    unique = {(each.name, *(() if each.name else each.places)): each for each in reversed(chosen)}
     return list(reversed(unique.values()))
 
 
 def _observed(word: str, read: ReadArchives | None) -> ObservedArchive:
     if read is not None and word in read.mistakes:
         return ObservedArchive(word, mistake=read.mistakes[word])
-    for name, config in read.archives.items() if read is not None else ():
-        urls = [config.url, *(config.replicas or {}).values()]
-        if word == name:
-            return _configured(name, config, [url for url in urls if url])
-        if word in urls:
-            return _configured(name, config, [word])
-    if read is not None:  # its entry would say what its key is
-        read.refuse_mistaken(word)
-    config = archive_at(word)
-    return _configured(None, config, [config.location()])
+    if read is None or (named := read.find(word)) is None:
+        config = archive_at(word)
+        return _configured(None, config, [config.location()])
+    name, config = named
+    urls = [config.url, *(config.replicas or {}).values()] if word == name else [word]
+    return _configured(name, config, [url for url in urls if url])
 
 
 def _configured(name: str | None, config: ArchiveConfig, urls: Sequence[str]) -> ObservedArchive:
@@ -145,8 +129,7 @@ def _configured(name: str | None, config: ArchiveConfig, urls: Sequence[str]) ->
 
 
 def _addresses(name: str | None, config: ArchiveConfig) -> Iterator[tuple[str, Address]]:
-    """Yield the addresses of the sources whose servers can be asked: of others, only Airflow knows where they are."""
-    for source, found in config.sources.items():
-        if name is not None and not (found.url or "").startswith(SQLITE):
-            with suppress(UsageError):
+    for source, settings in config.sources.items():
+        if name is not None and not (settings.url or "").startswith(SQLITE):
+            with suppress(UsageError):  # only Airflow knows the address
                 yield source, places.source(name, source)[2]

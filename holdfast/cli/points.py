@@ -8,27 +8,26 @@ import typer
 
 from holdfast.archive.history import restore_points
 from holdfast.cli.shared.options import Json, Store, Url  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.shared.output import Formatted, Output, show_rows, told_waiting
+from holdfast.cli.shared.output import Formatted, Output, table_lines, waiting_lines
 from holdfast.cli.shared.reading import Consistent, open_archive, say_read_from
 from holdfast.common.errors import DamagedError, UsageError
+from holdfast.common.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from rich.console import Console
 
 
 _EXACT = "exactly what was there"
 
 _SHOWN = 20
-"""Stretches of tables are named in words up to so many."""
+"""Ranges of tables that are printed for people, at most."""
 
 Tables = Annotated[
     list[str] | None,
     typer.Option(
         "--tables",
         metavar="GLOB",
-        help="Show of these tables (schema.table) each stretch, also those that a restore gives exactly.",
+        help="Show every range of these tables (schema.table), also those that are restored exactly.",
     ),
 ]
 
@@ -36,7 +35,7 @@ Tables = Annotated[
 _HEAD = ("from", "to", "position", "commit")
 
 
-def show_points(
+def points(
     url: Url,
     tables: Tables = None,
     consistency: Consistent = None,
@@ -65,45 +64,40 @@ def show_points(
         ("source", *_HEAD),
         rows,
         value,
-        lambda console: _show_points(console, value, every=every),
+        _lines(value, every=every),
         (line for source in value["sources"] for line in _remarks(source, every=every)),
     )
     if opened.state.cut_off:
         raise typer.Exit(DamagedError.exit_code)
 
 
-def _show_points(console: Console, value: dict[str, Any], *, every: bool) -> None:
+def _lines(value: dict[str, Any], *, every: bool) -> Iterator[str]:
     for source in value["sources"]:
-        console.print(source["source"])
-        show_rows(console, _HEAD, ([str(interval[name]) for name in _HEAD] for interval in source["intervals"]))
-        for line in _remarks(source, every=every):
-            console.print(line, markup=False)
+        yield source["source"]
+        yield from table_lines(_HEAD, ([str(interval[name]) for name in _HEAD] for interval in source["intervals"]))
+        yield from _remarks(source, every=every)
     if not value["sources"]:
-        console.print("no backups yet")
+        yield "no backups yet"
 
 
-def _told_tables(source: dict[str, Any], *, every: bool) -> Iterator[str]:
-    """Yield lines about stretches of tables that are not restored exactly.
-
-    With `every`, about all stretches. A count of the exact tables, and the unread intervals, follow.
-    """
-    found = [
+def _table_remarks(source: dict[str, Any], *, every: bool) -> Iterator[str]:
+    """Yield lines about ranges of tables, without `every` only of those that are not restored exactly."""
+    lines = [
         f"{table['table']} from {each['from']} to {each['to']}: {words}"
         for table in source["tables"]
         for each in table["stretches"]
-        if (words := _words_of(each)) != _EXACT or every
+        if (words := _range_words(each)) != _EXACT or every
     ]
-    yield from found[:_SHOWN]
-    if found[_SHOWN:]:
-        yield f"{len(found) - _SHOWN} more such lines: choose tables with --tables, or see --json"
-    if source["tables_exact"]:
-        yield f"{source['tables_exact']} {'other tables' if found else 'tables'}: {_EXACT}, at each of these moments"
+    yield from lines[:_SHOWN]
+    if lines[_SHOWN:]:
+        yield f"{len(lines) - _SHOWN} more such lines: choose tables with --tables, or see --json"
+    if number := source["tables_exact"]:
+        yield f"{counted(number, 'other table' if lines else 'table')}: {_EXACT}, at each of these times"
     for each in source["unread"]:
-        yield f"unknown of tables from {each['from']} to {each['to']}: {each['reason']}"
+        yield f"tables unknown from {each['from']} to {each['to']}: {each['reason']}"
 
 
-def _words_of(stretch: dict[str, Any]) -> str:
-    """Return a description of a table's rows and schema in a stretch."""
+def _range_words(stretch: dict[str, Any]) -> str:
     if stretch["rows"] == "older":
         words = f"rows of {stretch['as_of']}: {stretch['reason']}"
     elif stretch["rows"] == "missing":
@@ -116,18 +110,16 @@ def _words_of(stretch: dict[str, Any]) -> str:
 
 def _why_approximate(span: dict[str, Any]) -> str:
     if span["changed_back"]:
-        return "what was made and dropped in between is in no backup"
+        return "objects created and dropped in between are in no backup"
     if span["by_object"]:
-        return (
-            "it was changed several times, and is known but for what was touched more than once, which a restore names"
-        )
-    return "it was changed several times" if "first" in span else "it was changed, it is not known when"
+        return "it was changed several times; a restore names the objects that were changed more than once"
+    return "it was changed several times" if "first" in span else "it was changed, the time is unknown"
 
 
 def _remarks(source: dict[str, Any], *, every: bool) -> Iterator[str]:
     """Yield lines about a source's gaps, approximate schemas, marks and waiting tables, then about its tables."""
     for gap in source["gaps"]:
-        if "table" not in gap:  # what a restore gives of tables is told of each
+        if "table" not in gap:  # tables have lines of their own
             yield f"gap from {gap['from']} to {gap['to']}: {gap['reason']}"
     for interval in source["intervals"]:
         if not interval["whole"]:
@@ -137,9 +129,9 @@ def _remarks(source: dict[str, Any], *, every: bool) -> Iterator[str]:
             yield f"schema approximate between {within}{span['from']} and {span['to']}: {_why_approximate(span)}"
     for each in source["marks"]:
         yield f"mark {each['name']}: {each['at']} at {each['position']}"
-    yield from told_waiting(source["waiting"])
+    yield from waiting_lines(source["waiting"])
     waiting = {each["table"] for each in source["waiting"]}
     for table, reason in source["not_followed"].items():
         if table not in waiting:
             yield f"only in full backups: {table}: {reason}"
-    yield from _told_tables(source, every=every)
+    yield from _table_remarks(source, every=every)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.backup import back_up_changes
-from holdfast.cli.mark import mark_now, only_source, said_of_mark
+from holdfast.cli.mark import mark_now, mark_sentence, only_source
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
@@ -44,10 +44,10 @@ def protect(
 ) -> None:
     """Run a command that changes a source, such as a migration, so that both its sides can be restored exactly.
 
-    A backup of changes and the mark 'before NAME' come first; where they fail, COMMAND is not run. Behind it, whatever
-    it ends with, come a backup with the tables that it made start over, the mark 'after NAME', and a short backup.
-    No lock is held while COMMAND runs, so scheduled backups go on. The exit code is COMMAND's; where that is 0, that of
-    what came behind it.
+    An incremental backup and the mark 'before NAME' come first; if they fail, COMMAND is not run. After it, even if it
+    fails, come a backup with the tables that it made start over, the mark 'after NAME', and a short backup. No lock is
+    held while COMMAND runs, so scheduled backups continue. The exit code is COMMAND's, or if that is 0, that of the
+    steps after it.
     """
     output = Output(as_json=as_json)
     name = name or Path(command[0]).name
@@ -55,18 +55,18 @@ def protect(
     check_name(before)
     if shutil.which(command[0]) is None:
         raise UsageError(f"there is no command {command[0]!r}: nothing was done")
-    known = source or only_source(url)
-    value: dict[str, Any] = {"before": _begin(url, known, before, wait, output), "command": command}
+    source = source or only_source(url)
+    value: dict[str, Any] = {"before": _begin(url, source, before, wait, output), "command": command}
     code = value["exit_code"] = _run(command, output)
     output.say(f"{command[0]} ended with {code}")
     try:
-        value["after"] = _end(url, known, after, wait, output)
+        value["after"] = _end(url, source, after, wait, output)
     except (HoldfastError, StoreError) as error:
         value["error"] = sentence(error)
-        output.say(f"holdfast: {sentence(error)}; the next backup of changes goes on from here")
+        output.say(f"holdfast: {sentence(error)}; the next incremental backup continues from here")
         code = code or exit_code_of(error)
-    value["back"] = _way_back(url, known, before)
-    output.result(value, lambda console: console.print(f"to go back: {value['back']}", markup=False))
+    value["back"] = _way_back(url, source, before)
+    output.result(value, f"to go back: {value['back']}")
     raise typer.Exit(code)
 
 
@@ -84,15 +84,14 @@ def _end(url: str, source: str, mark: str, wait: float, output: Output) -> dict[
 
 def _mark(url: str, source: str, mark: str, output: Output) -> dict[str, Any]:
     value = mark_now(url, source, mark)
-    output.say(said_of_mark(value))
+    output.say(mark_sentence(value))
     return value
 
 
 def _run(command: Sequence[str], output: Output) -> int:
-    """Run the command to its end, and return its exit code.
+    """Run the command to its end, and return its exit code, which is 128 and more for a signal, as in shells.
 
-    As in shells, that is 128 and more for a signal. Signals that are to end us end the child, and then us in
-    order: behind it there is work to do. A terminal's Ctrl-C has reached the child already.
+    Signals that would end us end the child, since there is work to do after it. Ctrl-C has reached the child already.
     """
     child: subprocess.Popen[bytes] | None = None
     early: list[int] = []
@@ -120,12 +119,12 @@ def _run(command: Sequence[str], output: Output) -> int:
 @contextmanager
 def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Install a handler for the signals that end a process, until the block ends."""
-    kept = {each: signal.signal(each, handler) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    kept = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
-        for each, before in kept.items():
-            signal.signal(each, before)
+        for number, before in kept.items():
+            signal.signal(number, before)
 
 
 def _way_back(url: str, source: str, mark: str) -> str:

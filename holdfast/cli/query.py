@@ -15,42 +15,32 @@ import typer
 from holdfast.archive import locks
 from holdfast.archive.format.document import iso
 from holdfast.archive.history import restore_points
-from holdfast.cli.shared.options import Json, NoLock, SchemaTaken, Store, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.shared.output import Formatted, Output, show_rows
+from holdfast.cli.shared.options import Json, Store, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Formatted, Output, table_lines
 from holdfast.cli.shared.reading import Consistent, open_archive, say_read_from
+from holdfast.cli.shared.request_options import takes
 from holdfast.common.lsn import show_position
 from holdfast.common.units import parse_size
+from holdfast.common.words import counted
+from holdfast.operations.requests.query import QueryRequest
 from holdfast.point_in_time.schema_choice import resolve
 from holdfast.point_in_time.unlocked import read_unlocked
 from holdfast.replication.work.consistent_read import open_to_read
 from locking import Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import Console
+    from collections.abc import Iterator, Sequence
 
     from holdfast.point_in_time.query import Query
 
 
+@takes(QueryRequest)
 def query(
     url: Url,
     sql: Annotated[str, typer.Argument(metavar="SQL", help="One statement that reads, in DuckDB's dialect.")],
-    at: Annotated[
-        str,
-        typer.Option(help="latest, commit:N, lsn:X/Y, the name of a mark, or a time (2026-03-01T12:00:00Z, -10min)."),
-    ] = "latest",
-    source: Annotated[
-        str | None, typer.Option(help="Whose backup; needed where the archive holds several sources.")
-    ] = None,
-    schema: SchemaTaken = "auto",
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Rows that are shown, at most.")] = 1000,
-    memory: Annotated[
-        str, typer.Option(metavar="SIZE", help="What the query may use; what does not fit goes to disk.")
-    ] = "1 GB",
+    request: QueryRequest,
     consistency: Consistent = None,
     store: Store = None,
-    no_lock: NoLock = False,
     wait: Wait = 0,
     form: Formatted = "table",
     as_json: Json = False,
@@ -59,27 +49,29 @@ def query(
     from holdfast.point_in_time.query import Query  # DuckDB and pandas, which no other command needs
 
     output = Output(as_json=as_json, form=form)
-    allowed = parse_size(memory)
-    archive, found = open_archive(url, consistency, store)
+    at, limit, memory = request.at, request.limit, parse_size(request.memory)
+    archive, opened = open_archive(url, consistency, store)
+    place = opened.store
     locked = (
-        nullcontext() if no_lock else locks.acquire(found.store, "query", owner=Owner(), purpose="query", wait=wait)
+        nullcontext() if request.no_lock else locks.acquire(place, "query", owner=Owner(), purpose="query", wait=wait)
     )
     with locked as held, TemporaryDirectory(prefix="holdfast-query-", ignore_cleanup_errors=True) as folder:
-        opened = open_to_read(found.store, found.consistency, address=archive.coordination)
+        opened = open_to_read(place, opened.consistency, address=archive.coordination)
         state = opened.state
-        moment = resolve(state, found.store, restore_points.only_source(state, source, at), at, schema)
-        asked = Query(found.store, moment, sql, memory_bytes=allowed, spill=Path(folder))
-        with nullcontext() if held else read_unlocked(found.store, moment):
+        source = restore_points.only_source(state, request.source, at)
+        target = resolve(state, place, source, at, request.schema_choice)
+        asked = Query(place, target, sql, memory_bytes=memory, spill=Path(folder))
+        with nullcontext() if held else read_unlocked(place, target):
             columns, rows = _fetch(asked, limit + 1)
         if held:
             held.check()
-    for note in filter(None, [restore_points.age_of_newest(state, moment, datetime.now(UTC)), *asked.notes]):
+    for note in filter(None, [restore_points.age_of_newest(state, target, datetime.now(UTC)), *asked.notes]):
         output.say(note)
     if len(rows) > limit:
-        output.say(f"shown are the first {limit} rows: --limit shows more")
+        output.say(f"only the first {counted(limit, 'row')} shown: --limit shows more")
     value: dict[str, Any] = {
-        "at": {"time": iso(moment.at), "position": show_position(moment.position), "commit": moment.commit},
-        "source": moment.source,
+        "at": {"time": iso(target.at), "position": show_position(target.position), "commit": target.commit},
+        "source": target.source,
         "columns": columns,
         "rows": rows[:limit],
         "complete": len(rows) <= limit,
@@ -89,7 +81,7 @@ def query(
     say_read_from(output, value["read_from"])
     names = [each["name"] for each in columns]
     summary = _summary(value)
-    output.rows(names, value["rows"], value, lambda console: _show(console, names, value["rows"], summary), [summary])
+    output.rows(names, value["rows"], value, _lines(names, value["rows"], summary), [summary])
 
 
 def _fetch(asked: Query, most: int) -> tuple[list[dict[str, str]], list[list[Any]]]:
@@ -129,13 +121,12 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
-def _show(console: Console, names: Sequence[str], rows: Sequence[Sequence[Any]], summary: str) -> None:
-    show_rows(console, names, (["" if each is None else str(each) for each in row] for row in rows))
-    console.print(summary, markup=False)
+def _lines(names: Sequence[str], rows: Sequence[Sequence[Any]], summary: str) -> Iterator[str]:
+    yield from table_lines(names, (["" if cell is None else str(cell) for cell in row] for row in rows))
+    yield summary
 
 
 def _summary(value: dict[str, Any]) -> str:
     at = value["at"]
-    count = len(value["rows"])
     more = "" if value["complete"] else ", and more"
-    return f"{count:,} row{'s' * (count != 1)}{more}; {value['source']} as of {at['time']}, {at['position']}"
+    return f"{counted(len(value['rows']), 'row')}{more}; {value['source']} as of {at['time']}, {at['position']}"

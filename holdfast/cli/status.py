@@ -9,13 +9,13 @@ import typer
 from holdfast.archive import Archive
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.shared.output import Output, show_rows, told_waiting
+from holdfast.cli.shared.output import Output, table_lines, waiting_lines
 from holdfast.common.errors import UsageError
-from holdfast.common.words import human_size
+from holdfast.common.words import counted, human_size
 from holdfast.status import status_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from collections.abc import Iterator
 
 
 def status(
@@ -36,30 +36,29 @@ def status(
 
         judged = judge(archive, resolved.settings.sources)
         value["objectives"] = [each.describe() for each in judged]
-    output.result(value, lambda console: _show_status(console, value))
+    output.result(value, _lines(value))
     if check and not judged:
-        raise UsageError(f"archives.yaml promises nothing of {url}: write 'objectives' below a source of it")
+        raise UsageError(f"archives.yaml has no objectives for {url}: write 'objectives' below one of its sources")
     if missed := [each for each in judged if not each.is_met] if check else []:
         for each in missed:
             output.say(f"holdfast: {each}")
         raise typer.Exit(1)
 
 
-def _show_status(console: Console, value: dict[str, Any]) -> None:
-    console.print(
-        f"{value['name']} at {value['url']}: format {value['format']}, {value['commits']} commits, "
-        f"{human_size(value['bytes'])} in {value['blocks']} blocks",
-        markup=False,
+def _lines(value: dict[str, Any]) -> Iterator[str]:
+    yield (
+        f"{value['name']} at {value['url']}: format {value['format']}, {counted(value['commits'], 'commit')}, "
+        f"{human_size(value['bytes'])} in {counted(value['blocks'], 'block')}"
     )
     rows = [
         (each["source"], str(each["backups"]), str(each["changes"]), f"{each['rows']:,}", str(each["restorable_to"]))
         for each in value["sources"]
     ]
     if rows:
-        show_rows(console, ("source", "full", "changes", "rows", "restorable to"), rows)
+        yield from table_lines(("source", "full", "changes", "rows", "restorable to"), rows)
     for each in value.get("objectives", ()):
         kept = "kept" if each["is_met"] else "missed"
-        console.print(f"{each['source']}: {each['name']} {each['limit']} {kept}: {each['stands']}", markup=False)
+        yield f"{each['source']}: {each['name']} {each['limit']} {kept}: {each['stands']}"
     for source in value["sources"]:
-        for line in told_waiting(source["waiting"]):
-            console.print(f"{source['source']}: {line}", markup=False)
+        for line in waiting_lines(source["waiting"]):
+            yield f"{source['source']}: {line}"

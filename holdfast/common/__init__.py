@@ -1,4 +1,4 @@
-"""Helpers that every package may use: errors with exit codes, positions in the log, field ids, free ports, tidying up.
+"""Helpers for every package: errors with exit codes, positions in the log, field ids, free ports, cleanup.
 
 Imports nothing else of this project.
 """

@@ -5,5 +5,4 @@ from __future__ import annotations
 from typing import Literal
 
 Schema = Literal["auto", "earlier", "later"]
-"""The schema of a recovery target where it is not known when it changed: the one before, the one after, or the better
-one."""
+"""The schema of a target, if it changed at an unknown time: the one before, the one after, or the better one."""

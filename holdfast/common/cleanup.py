@@ -10,16 +10,16 @@ if TYPE_CHECKING:
 
 
 def clean_up(first: BaseException | None, *steps: Callable[[], object]) -> None:
-    """Run all steps in order, even where some fail.
+    """Run all steps in order, even if some fail.
 
-    :param first: what the work failed with, which its caller raises; what fails here is added to it as a note. Where
-        the work has not failed, the first error of a step is raised in the end.
+    :param first: the error of the work, which its caller raises and which gets notes of errors here; without one, the
+        first error of a step is raised in the end.
     """
     failed = first
     for step in steps:
         try:
             step()
-        except Exception as error:  # noqa: BLE001 - every error comes behind the first
+        except Exception as error:  # noqa: BLE001 - every error comes after the first
             if failed is None:
                 failed = error
             else:

@@ -11,10 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """The result of one check; `remedy` is empty where it passed.
-
-    :param is_warning: everything works all the same.
-    """
+    """The result of one check; `remedy` is empty if it passed, and with `is_warning` everything works."""
 
     what: str
     found: str
@@ -23,14 +20,13 @@ class DoctorFinding:
 
     @property
     def ok(self) -> bool:
-        """Return whether the check passed."""
         return not self.remedy or self.is_warning
 
     def describe(self) -> dict[str, Any]:
-        """Return the finding as JSON has it."""
+        """Return the finding for JSON."""
         return {"what": self.what, "found": self.found, "remedy": self.remedy, "warning": self.is_warning}
 
     @classmethod
     def described(cls, value: Mapping[str, Any]) -> DoctorFinding:
-        """Return the finding that `describe` has written."""
+        """Return the finding that `describe` gave."""
         return cls(value["what"], value["found"], value["remedy"], value["warning"])

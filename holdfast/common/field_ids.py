@@ -1,8 +1,6 @@
-"""Field ids of the columns in data files.
+"""Field ids of the columns in data files, which identify columns under any name.
 
-They identify columns under any name. A table's column has its number; what else a file holds has an
-id that no column number reaches. Files of snapshots and of changes are written by what knows the database, and read by
-what does not, so that both have these from here.
+A table's column has its number; other fields have ids that no column number reaches.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ FIELD_ID: Final = b"PARQUET:field_id"
 """Key of a field's metadata."""
 
 EXACT_FIELD_IDS: Final = 100_000
-"""Added to a column's number it is the id of its sidecar, which keeps the values its type cannot hold as text."""
+"""Added to a column's number, the id of its sidecar: text of the values that its type cannot hold."""
 
 EXACT_OF: Final = b"holdfast:exact_of"
 """Field metadata of a sidecar: the number of the column whose exceptional values it keeps."""
@@ -43,10 +41,7 @@ def field_id(field: pa.Field) -> int:
 
 
 def number_of(field_id: int) -> int:
-    """Return the number of the column that a field belongs to.
-
-    The field is the column's value or its sidecar.
-    """
+    """Return the number of the column whose value or sidecar a field is."""
     return field_id - EXACT_FIELD_IDS if EXACT_FIELD_IDS < field_id < LSN else field_id
 
 
@@ -64,10 +59,7 @@ def can_convert(kind: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def with_extra(schema: pa.Schema, *extra: pa.Field) -> pa.Schema:
-    """Return a schema with fields appended.
-
-    Their names get underscores where the schema has them.
-    """
+    """Return a schema with fields appended; underscores make their names unique."""
     for field in extra:
         name = field.name
         while name in schema.names:

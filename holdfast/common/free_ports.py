@@ -16,12 +16,11 @@ _TRIES: Final = 100
 
 
 def free_port(local_range: Path = LOCAL_RANGE) -> int:
-    """Return a free port of 127.0.0.1 that no outgoing connection takes.
+    """Return a free port of 127.0.0.1 below those of outgoing connections, else one that the system chooses.
 
-    A port that the system chose could be given to a connection before the server listens: Airflow takes 20 s.
-    Linux gives connections ports of `ip_local_port_range`; when that leaves none below, the system chooses.
+    The system may give its choice to a connection before the server listens: Airflow takes 20 s.
 
-    :param local_range: file with the first and the last of these ports.
+    :param local_range: file with the first and the last port of connections.
     """
     below = _first_local(local_range)
     for _ in range(_TRIES):

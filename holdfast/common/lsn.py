@@ -1,7 +1,4 @@
-"""Positions (LSNs) in a source's log, as text and as integers.
-
-The text is as PostgreSQL writes it (`16/B374D848`).
-"""
+"""Positions (LSNs) in a source's log, as PostgreSQL's text (`16/B374D848`) and as integers."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ _PAGE_MULTIPLE = 1024
 """Pages of the log of any size begin at multiples of this. Source: --with-wal-blocksize of PostgreSQL."""
 
 Touches = Mapping[tuple[int, int], Sequence[int]]
-"""Positions at which objects were touched, by the oid of each one's catalog and its own, as the log reports them."""
+"""Positions at which objects were touched, by the oid of each one's catalog and its own."""
 
 PG_CLASS = 1259
 """Oid of the catalog of tables, which is fixed. Source: PostgreSQL's `src/include/catalog/pg_class.h`."""
@@ -24,10 +21,7 @@ _POSITION = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})", re.ASCII)
 
 
 def parse_position(text: str) -> int:
-    """Return the integer of a position.
-
-    :raises ValueError: it is none.
-    """
+    """Return the integer of a position; raises ValueError."""
     match = _POSITION.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no log position: they are written as in 16/B374D848")
@@ -40,11 +34,10 @@ def show_position(position: int) -> str:
 
 
 def between_records(position: int) -> int:
-    """Map a position in a page header to the page's first byte.
+    """Map a position in a page header to the page's first byte; others stay.
 
-    Any other position is returned as it is. No commit lies between a position in a header and the page's first byte: in
-    a log for logical decoding, a commit's record is longer than a header. Where a record has filled its page, a server
-    reports the end of the log on either side of the next page's header, as that is written yet or not.
+    A server may report the end of the log on either side of the next page's header. No commit lies between: in a log
+    for logical decoding, a commit's record is longer than a header.
     """
     over = position % _PAGE_MULTIPLE
     return position - over if over <= PAGE_HEADER else position

@@ -1,7 +1,7 @@
-"""TLS of connections to PostgreSQL: what an address asks its clients for, what that keeps out, and what failed.
+"""TLS of connections to PostgreSQL: settings, their weaknesses, and remedies for failures.
 
-All clients are given the same parameters. What those mean, libpq decides in each of them, and here it is decided again
-for our messages. Source: PostgreSQL manual, 'SSL Support' of libpq and 'Parameter Key Words'.
+All clients get the same parameters. libpq interprets them; here they are interpreted again for our messages. Source:
+PostgreSQL manual, 'SSL Support' of libpq and 'Parameter Key Words'.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ USUAL_ROOTS: Final = "~/.postgresql/root.crt"
 
 REMEDY: Final = (
     "add sslmode=verify-full to the address, with sslrootcert=FILE that has the certificates of the server's "
-    "authority, or sslrootcert=system where everybody knows that one"
+    "authority, or sslrootcert=system for a public one"
 )
-"""What to do about a connection over a network that is not checked."""
+"""Remedy for a connection over a network whose server is not checked."""
 
 _SYSTEM_FILES: Final = (
     "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Arch
@@ -37,10 +37,10 @@ _SYSTEM_FILES: Final = (
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
     "/etc/ssl/cert.pem",  # Alpine, macOS
 )
-"""Where systems keep the certificates that they trust. Source: Go's crypto/x509, root_linux.go."""
+"""Files of the certificates that systems trust. Source: Go's crypto/x509, root_linux.go."""
 
 _SYSTEM_VARIABLE: Final = "SSL_CERT_FILE"
-"""OpenSSL's own variable for another file of these."""
+"""OpenSSL's variable for another file of these."""
 
 _REQUIRED: Final = ("require", "verify-ca", "verify-full")
 
@@ -81,17 +81,17 @@ _ADVICE: Final = (
         "your distribution",
     ),
 )
-"""What clients say of TLS that failed, and what to do. Source: fe-secure-openssl.c, fe-connect.c, auth.c; OpenSSL."""
+"""Clients' messages on failed TLS, and remedies. Source: fe-secure-openssl.c, fe-connect.c, auth.c; OpenSSL."""
 
 
 @dataclass(frozen=True)
 class TlsSettings:
-    """What an address, its environment and its service ask of TLS.
+    """TLS settings of an address, its environment and its service.
 
-    :param mode: `sslmode` as libpq takes it.
-    :param roots: what certificates the server's is checked by: a path, `system`, or "" for none.
-    :param is_named: whether address or environment named these, rather than the file at its usual place.
-    :param is_remote: whether the server, or one of several, is reached over a network.
+    :param mode: `sslmode`.
+    :param roots: the certificates of authorities: a path, `system`, or "" for none.
+    :param is_named: whether address or environment name these; otherwise it is the default file.
+    :param is_remote: whether a server is reached over a network.
     """
 
     mode: str
@@ -119,69 +119,66 @@ class TlsSettings:
 
     @property
     def is_required(self) -> bool:
-        """Return whether every client has to use TLS.
-
-        Certificates that are named for a server over a network are meant to be used, also where libpq would do without.
-        """
+        """Return whether every client must use TLS, also because certificates are named for a remote server."""
         return self.mode in _REQUIRED or (self.is_named and self.is_remote and self.mode == "prefer")
 
     @property
     def is_checked(self) -> bool:
-        """Return whether no other server can answer in its place."""
+        """Return whether the server's identity is checked."""
         return self.mode == "verify-full"
 
     def weakness(self) -> str:
-        """Return what an attacker on the network can do, in words; "" where there is no network, or nothing to do."""
+        """Return a sentence on what an attacker on the network can do, or ""."""
         if not self.is_remote or self.is_checked:
             return ""
         how = f"the connection goes over a network with sslmode={self.mode}"
         if self.mode not in _REQUIRED:
             return (
-                f"{how}: an attacker on the way can read and change what goes over it, or answer in the server's place "
-                "and be given what is meant for it"
+                f"{how}: an attacker on the way can read and change the data, or answer in the server's place and "
+                "receive it"
             )
         if self.mode == "verify-ca" or self.roots:
             return (
-                f"{how}: it is encrypted, and the name in the server's certificate is not checked: the owner of "
+                f"{how}: it is encrypted, but the name in the server's certificate is not checked: the owner of "
                 "another one of the same authority can answer in the server's place"
             )
         return (
-            f"{how}: it is encrypted, and the server's certificate is not checked: an attacker on the way can "
+            f"{how}: it is encrypted, but the server's certificate is not checked: an attacker on the way can "
             "answer in its place"
         )
 
     def warning(self) -> str:
-        """Return the weakness with what to do about it; "" where there is none."""
+        """Return the weakness with its remedy, or ""."""
         weakness = self.weakness()
         return f"{weakness}: {REMEDY}" if weakness else ""
 
     def parameters(self, given: Mapping[str, str]) -> dict[str, str]:
         """Return the parameters that name the system's certificates by their file.
 
-        Not every libpq knows `sslrootcert=system`, and that in a wheel looks for them where there are none.
+        Not every libpq knows `sslrootcert=system`, and a wheel's looks in the wrong folder.
 
         :param given: those of the address itself.
-        :raises UsageError: it does not go with another mode, as in libpq; or the system's file is not found.
+        :raises UsageError: another mode is set, which libpq refuses, too; or the system's file is not found.
         """
         if not (self.is_named and self.roots == SYSTEM):
             return {}
         if self.mode == "disable" and given.get("sslrootcert") != SYSTEM:
-            return {"sslrootcert": ""}  # the environment's, of a connection that uses no TLS
+            return {"sslrootcert": ""}  # overrides the environment for a connection without TLS
         if not self.is_checked:
             raise UsageError(
-                f"sslrootcert=system goes with sslmode=verify-full, and it is {self.mode!r} here: say verify-full, or "
-                "name a file in sslrootcert"
+                f"sslrootcert=system needs sslmode=verify-full, and it is {self.mode!r}: set verify-full, or name a "
+                "file in sslrootcert"
             )
         return {"sslmode": self.mode, "sslrootcert": system_certificates()}
 
     def describe(self) -> str:
-        """Return in words what is asked for."""
+        """Return the settings in words."""
         checked = self.mode in ("verify-ca", "verify-full") or (self.mode == "require" and self.roots)
         return f"sslmode {self.mode}" + (f", certificates of {self.roots}" if checked and self.roots else "")
 
 
 class _Look:
-    """Parameters as libpq looks for them: in the address, in the service it names, then in the environment."""
+    """Parameters in libpq's order: of the address, of the service that it names, of the environment."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
@@ -189,7 +186,6 @@ class _Look:
         self._service = _service(name, given.get("servicefile")) if name else {}
 
     def up(self, parameter: str, variable: str) -> str:
-        """Return a parameter; "" where nothing gives it."""
         for value in (self._given.get(parameter), self._service.get(parameter), os.environ.get(variable)):
             if value is not None:
                 return value
@@ -197,10 +193,7 @@ class _Look:
 
 
 def _service(name: str, file: str | None) -> dict[str, str]:
-    """Return the parameters of a service; none where no file has it: connecting then fails.
-
-    Source: PostgreSQL manual, 'The Connection Service File'.
-    """
+    """Return the parameters of a service, if a file has it. Source: PostgreSQL manual, 'Connection Service File'."""
     folder = os.environ.get("PGSYSCONFDIR")
     own = file or os.environ.get("PGSERVICEFILE") or "~/.pg_service.conf"
     for path in (own, *([f"{folder}/pg_service.conf"] if folder else [])):
@@ -215,7 +208,7 @@ def _service(name: str, file: str | None) -> dict[str, str]:
 
 
 def _hosts(look: _Look, of_url: str) -> Iterator[str]:
-    """Yield the hosts that are connected to; nothing where it is this machine's usual socket."""
+    """Yield the hosts of the server; none for this machine's default socket."""
     by_number = look.up("hostaddr", "PGHOSTADDR")
     if by_number:
         yield from by_number.split(",")
@@ -227,7 +220,7 @@ def _hosts(look: _Look, of_url: str) -> Iterator[str]:
 
 
 def _is_remote(host: str) -> bool:
-    """Return whether a host is another machine by its name."""
+    """Return whether a host's name is that of another machine."""
     if not host or host.startswith(("/", "@")) or host == "localhost":
         return False
     try:
@@ -237,10 +230,7 @@ def _is_remote(host: str) -> bool:
 
 
 def system_certificates() -> str:
-    """Return the path of the system's trusted certificates.
-
-    :raises UsageError: there is none at any usual place.
-    """
+    """Return the path of the system's trusted certificates. Raises UsageError: there is none at any usual place."""
     named = os.environ.get(_SYSTEM_VARIABLE)
     for path in [named] if named else _SYSTEM_FILES:
         if Path(path).is_file():

@@ -1,8 +1,8 @@
 """Environment in which the tasks of a job open its stores, databases and keys on other machines.
 
-A driver finds credentials, certificates and keys in its own environment: in variables, in files, with a cloud's SDK.
-On a cluster its workers have none of that. So what needs it adds it here when it is pickled for them, and a worker
-puts it in force before it unpickles anything. It travels in the closure of Spark's tasks and nowhere else.
+A driver has credentials, certificates and keys in variables, files and a cloud's SDK; workers of a cluster do not. So
+objects add theirs here when they are pickled, and a worker puts it in force before it unpickles anything. It travels in
+the closure of Spark's tasks alone.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 IDENTITY_VARIABLE = "HOLDFAST_WORKER_IDENTITY"
-"""Variable with the identity of tasks on other machines: `driver` (default), or `own`, such as a role of theirs."""
+"""Variable with the identity of tasks on other machines: `driver` (default), or their `own`, such as a role."""
 
 
 @dataclass
 class RemoteEnvironment:
     """Variables and files that tasks need on another machine.
 
-    :param variables: by name; None is for one that must not be set there.
-    :param files: contents by the name of the variable that is to hold their path.
-    :param is_renewed: whether credentials in it end, and later ones will be others.
+    :param variables: by name; None for one that must not be set.
+    :param files: contents by the name of the variable with their path.
+    :param is_renewed: whether its credentials expire and are renewed.
     """
 
     variables: dict[str, str | None] = field(default_factory=dict, repr=False)
@@ -37,22 +37,16 @@ class RemoteEnvironment:
     is_renewed: bool = False
 
     in_force: ClassVar[RemoteEnvironment | None] = None
-    """In this process; one worker process serves one application."""
+    """The one in force in this process; a worker process serves one application."""
 
     def add(self, variables: Mapping[str, str | None]) -> None:
-        """Add variables.
-
-        :raises UsageError: one is there with another value: a process has one environment.
-        """
+        """Add variables; raises UsageError if one has another value."""
         for name, value in variables.items():
             if self.variables.setdefault(name, value) != value:
                 raise _two_of(name)
 
     def add_file(self, variable: str, path: str | Path) -> None:
-        """Add a file whose path a variable holds.
-
-        :raises UsageError: it cannot be read, or the variable is there for another one.
-        """
+        """Add a file with its path in a variable; raises UsageError if it cannot be read, or is another one."""
         try:
             content = Path(path).expanduser().read_bytes()
         except OSError as error:
@@ -61,14 +55,11 @@ class RemoteEnvironment:
             raise _two_of(variable)
 
     def add_own(self, names: Iterable[str]) -> None:
-        """Add variables of this process, those that are set."""
+        """Add variables of this process that are set."""
         self.add({name: os.environ[name] for name in names if name in os.environ})
 
     def put_in_force(self) -> None:
-        """Make this the environment of this process.
-
-        Files are in memory alone: the folder of an application stays on its workers, and a worker is often killed.
-        """
+        """Make this the environment of this process, with files in memory, since workers are often killed."""
         before = RemoteEnvironment.in_force
         if before == self:
             return
@@ -84,7 +75,7 @@ class RemoteEnvironment:
 
 
 def _in_memory(name: str, content: bytes) -> str:
-    """Return the path of a file without a folder, which ends with this process."""
+    """Return the path of a file in memory, which ends with this process."""
     descriptor = os.memfd_create(name)
     os.fchmod(descriptor, 0o600)  # libpq takes no private key that others might read
     with os.fdopen(descriptor, "wb", closefd=False) as file:
@@ -97,7 +88,7 @@ _collected: ContextVar[RemoteEnvironment | None] = ContextVar("remote_environmen
 
 @contextmanager
 def collected() -> Iterator[RemoteEnvironment]:
-    """Collect what everything that is pickled meanwhile, in this thread, needs on another machine."""
+    """Collect the needs of all objects that this thread pickles meanwhile for another machine."""
     token = _collected.set(RemoteEnvironment())
     try:
         yield needed()  # type: ignore[misc]
@@ -106,15 +97,12 @@ def collected() -> Iterator[RemoteEnvironment]:
 
 
 def needed() -> RemoteEnvironment | None:
-    """Return what to add one's needs to; None where nothing is pickled for another machine."""
+    """Return the environment to add needs to; None unless objects are pickled for another machine."""
     return _collected.get()
 
 
 def is_driver_who_asks() -> bool:
-    """Return whether tasks go to stores with the driver's credentials.
-
-    :raises UsageError: the setting is none.
-    """
+    """Return whether tasks use the driver's credentials for stores; raises UsageError for an invalid setting."""
     identity = os.environ.get(IDENTITY_VARIABLE) or "driver"
     if identity not in ("driver", "own"):
         raise UsageError(f"{IDENTITY_VARIABLE} is {identity!r}; it may be one of: driver, own.")

@@ -18,31 +18,26 @@ S = TypeVar("S")
 
 
 def do_side_by_side(work: Callable[[S], T], items: Iterable[S], *, at_once: int) -> list[T]:
-    """Call a function with each of several values, some at a time; return the results in their order.
+    """Call a function with several values, some at a time; return the results in their order.
 
-    All threads have ended when it returns. So no caller yields while threads run: the garbage collector ends an
-    abandoned generator, wherever it happens to run, and to wait for a thread there can hold up that very thread for
-    good.
+    All threads have ended when it returns. It is no generator: the garbage collector may end an abandoned one in any
+    thread, and waiting for a thread there can block that thread for ever.
 
-    :raises Exception: the first call in order that failed; those that have not begun are left out.
+    :raises Exception: of the first call in order that failed; calls that have not begun are left out.
     """
     with ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(work, items))
 
 
 class NoAnswerError(HoldfastError):
-    """Question that was not answered in time.
-
-    The answer is not known.
-    """
+    """Question that was not answered in time."""
 
 
 def ask_side_by_side(questions: Mapping[str, Callable[[], T]], *, limit_s: float) -> dict[str, T | Exception]:
-    """Ask several questions at once, and return the answers by name.
+    """Ask several questions at once, and return the answers, or errors, by name.
 
-    A question that raises has that error as its answer; one that takes longer than the limit has a `NoAnswerError`. It
-    goes on in a thread that an exit of the process does not wait for, and what it returns is dropped. So a question
-    changes nothing, and ends by itself where that is possible.
+    A question that takes longer than the limit has a `NoAnswerError`. It runs on in a daemon thread, so a question must
+    change nothing.
 
     :param limit_s: seconds, for all of them together.
     """
@@ -51,7 +46,7 @@ def ask_side_by_side(questions: Mapping[str, Callable[[], T]], *, limit_s: float
     def ask(name: str, question: Callable[[], T]) -> None:
         try:
             answered.put((name, question()))
-        except Exception as error:  # noqa: BLE001 - it is an answer: who asked decides what it means
+        except Exception as error:  # noqa: BLE001 - it is an answer
             answered.put((name, error))
 
     until = time.monotonic() + limit_s

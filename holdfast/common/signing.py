@@ -19,13 +19,7 @@ SIGNERS_VARIABLE: Final = "HOLDFAST_SIGNERS"
 
 
 class ArchiveKeys(NamedTuple):
-    """Addresses of all keys of an archive.
-
-    :param key: of the one that opens it, where it is encrypted.
-    :param signing: of those that sign and check what is in it.
-
-    Either is None where the environment says it.
-    """
+    """Addresses of all keys of an archive: the encryption key and the signing keys; None: from the environment."""
 
     key: str | None = None
     signing: Signing | None = None
@@ -39,8 +33,8 @@ class Signing:
     """Key that signs, and public keys whose signatures are believed.
 
     :param key: address of the private key; None: nothing is signed.
-    :param signers: public keys, as `ed25519:…` or `file:/path` with one in a line. Where there are none, the own key's
-        alone is believed; where there is no key either, no signature is asked for.
+    :param signers: public keys, as `ed25519:…` or `file:/path` with one in a line. Without any, only the own key is
+        believed; without that, no signature is needed.
     """
 
     key: str | None = None
@@ -48,22 +42,22 @@ class Signing:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Return what this process's environment says."""
+        """Return the keys that this process's environment names."""
         signers = re.split(r"[\s,]+", os.environ.get(SIGNERS_VARIABLE, "").strip())
         return cls(os.environ.get(KEY_VARIABLE) or None, tuple(filter(None, signers)))
 
     def environment(self) -> Mapping[str, str]:
-        """Return the variables that give another process the same."""
+        """Return the variables that give another process the same keys."""
         variables = {KEY_VARIABLE: self.key or "", SIGNERS_VARIABLE: " ".join(self.signers)}
         return {name: value for name, value in variables.items() if value}
 
     def to_check(self) -> Signing:
-        """Return what checks signatures and makes none."""
+        """Return the keys to check signatures with, without the one that signs."""
         return replace(self, key=None) if self.signers else self
 
     @property
     def only_checks(self) -> bool:
-        """Return whether signatures are asked for, and none can be made."""
+        """Return whether signatures are needed, and none can be made."""
         return bool(self.signers) and self.key is None
 
     def __bool__(self) -> bool:

@@ -16,7 +16,7 @@ SIZE = rf"^{_NUMBER}([kMGT]?)i?B$"
 SPAN = r"^([0-9]+(?:\.[0-9]+)?) ?(s|min|h|d|w)$"
 
 SHORT_SPAN = r"^([0-9]+(?:\.[0-9]+)?) ?(s|m|min|h|d|w)$"
-"""A span that is never one of months: m is for minutes. It is nowhere else, since rules to keep backups know months."""
+"""A span with m for minutes; elsewhere m is for months, as in rules to keep backups."""
 
 AGO = rf"^-{SPAN[1:]}"
 """A time before now."""
@@ -26,7 +26,7 @@ BUDGET = f"{SIZE}|{SPAN}"
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 
 _LONGEST_S = 1000 * 366 * _SECONDS["d"]
-"""Spans are added to times of day and taken from them, and a time has a year of four digits."""
+"""Spans are added to and taken from times, whose years have four digits."""
 
 FORMS = {
     SIZE: "write bytes with a unit, such as 10 GiB or 500 MB",
@@ -35,34 +35,21 @@ FORMS = {
     BUDGET: "write bytes with a unit, such as 100 GB, or a length of time, such as 2h",
     BANDWIDTH: "write bytes a second with a unit, such as 50 MB",
 }
-"""By pattern, how an amount is written."""
+"""Remedies by pattern."""
 
 
 def parse_bandwidth(text: str) -> float:
-    """Parse a bandwidth such as `50 MB`, `1.5 GB/s` or `800kB`.
-
-    Returns bytes a second; the units are decimal.
-
-    :raises UsageError: it is none.
-    """
+    """Return the bytes a second of a bandwidth such as `50 MB` or `1.5 GB/s`, in decimal units; UsageError."""
     return _bytes(text, BANDWIDTH, "bandwidth")
 
 
 def parse_size(text: str) -> int:
-    """Parse a size such as `10 GiB`, `500MB` or `1.5 TB`.
-
-    Returns bytes; units with an i are binary, others decimal.
-
-    :raises UsageError: it is none.
-    """
+    """Return the bytes of a size such as `10 GiB` or `500MB`; units with an i are binary; UsageError."""
     return int(_bytes(text, SIZE, "size"))
 
 
 def parse_span(text: str) -> timedelta:
-    """Parse a length of time such as `24h`, `90 min`, `30d` or `2w`.
-
-    :raises UsageError: they say nothing of that kind.
-    """
+    """Parse a length of time such as `24h`, `90 min`, `30d` or `2w`; UsageError."""
     match = re.fullmatch(SPAN, text)
     if match is None:
         raise UsageError(f"cannot read {text!r} as a length of time: {FORMS[SPAN]}")
@@ -80,12 +67,7 @@ def absolute_time(text: str) -> str:
 
 
 def parse_budget(text: str) -> int | timedelta:
-    """Parse a budget: bytes for `100 GB`, a length of time for `2h`.
-
-    It is how much may be done at most.
-
-    :raises UsageError: it is neither.
-    """
+    """Parse a budget: bytes for `100 GB`, a length of time for `2h`; UsageError."""
     if re.fullmatch(BUDGET, text) is None:
         raise UsageError(f"cannot read {text!r} as a budget: {FORMS[BUDGET]}")
     return parse_span(text) if re.fullmatch(SPAN, text) else parse_size(text)

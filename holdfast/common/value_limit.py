@@ -1,4 +1,4 @@
-"""The largest single value that is backed up, and that a reader of backups takes for one."""
+"""The largest single value that is backed up, and that readers accept."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ MAX_VALUE_VARIABLE: Final = "HOLDFAST_MAX_VALUE_BYTES"
 
 
 def max_value_bytes() -> int:
-    """Return the size of the largest single value to back up: HOLDFAST_MAX_VALUE_BYTES, else the default.
-
-    :raises UsageError: the variable holds no positive number.
-    """
+    """Return HOLDFAST_MAX_VALUE_BYTES, else the default; raises UsageError for an invalid number."""
     text = os.environ.get(MAX_VALUE_VARIABLE, str(MAX_VALUE_BYTES))
     if not text.isdecimal() or int(text) == 0:
         raise UsageError(f"{MAX_VALUE_VARIABLE} is {text!r}: write a number of bytes, such as {MAX_VALUE_BYTES}")

@@ -14,20 +14,15 @@ _YES = frozenset({"true", "1", "yes"})
 
 
 def is_yes(answer: bool | str) -> bool:
-    """Return whether a value means yes.
-
-    A template may have made words of it.
-    """
+    """Return whether a value, or its text from a template, means yes."""
     return str(answer).lower() in _YES
 
 
 def listed(given: Sequence[str] | str | None, argument: str) -> list[str]:
-    """Return a list of words.
+    """Return a list of words; a string is one word, or a list that a template has rendered.
 
-    A string is one word, and not its letters; one that a template has made of a list is that list again.
-
-    :param argument: which it is of, for errors.
-    :raises UsageError: there is something else than words in it.
+    :param argument: its name, for errors.
+    :raises UsageError: it has something else than words.
     """
     words = _of_template(given) if isinstance(given, str) else given
     if not words:
@@ -50,17 +45,21 @@ def _of_template(text: str) -> object:
 
 
 def number(given: int | str | None, argument: str) -> int | None:
-    """Return a number; None where none is given.
-
-    :param argument: which it is of, for errors.
-    :raises UsageError: it is none.
-    """
+    """Return a number, if one is given; `argument` is its name for errors (UsageError)."""
     if given is None or given in ("", "None"):
         return None
     try:
         return int(given)
     except ValueError as error:
         raise UsageError(f"{argument} is {given!r}: write a whole number") from error
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: `1 table`, `2,000 tables`.
+
+    :param plural: where it is not the noun with an s.
+    """
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def human_size(size: int) -> str:
@@ -74,10 +73,7 @@ def human_size(size: int) -> str:
 
 
 def human_span(span: timedelta | float) -> str:
-    """Return a length of time for people, such as `90 s`, `5 min`, `3 h` or `2 d`.
-
-    :param span: in seconds, where it is a number; a negative one counts as none.
-    """
+    """Return a length of time for people, such as `90 s`, `5 min`, `3 h` or `2 d`; a number is in seconds."""
     seconds = max(span.total_seconds() if isinstance(span, timedelta) else span, 0.0)
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
@@ -86,7 +82,7 @@ def human_span(span: timedelta | float) -> str:
 
 
 def named(names: Sequence[str], limit: int = 20, between: str = ", ") -> str:
-    """Return names for a sentence: the first ones, and how many more there are."""
+    """Return the first names for a sentence, and the number of others."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return between.join(names[:limit]) + more
 

@@ -1,30 +1,119 @@
-"""Models of archives.yaml: archives, their contents and schedules.
+"""Models of archives.yaml, the file of the DAGs, the operators and the command.
 
-One file serves the DAGs, the operators and the command. Every mistake in it is one sentence with the
-file, the key and what to write instead; an unknown key is a mistake, never ignored.
+Every mistake in it is one sentence with the file, the key and what to write instead; so is an unknown key.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from holdfast.common.errors import UsageError
 from holdfast.common.signing import Signing
-from holdfast.common.units import BANDWIDTH, BUDGET, FORMS, SIZE
+from holdfast.common.units import BANDWIDTH, BUDGET, FORMS, SHORT_SPAN, SIZE, SPAN
 from holdfast.common.words import nearest
-from holdfast.config.airflow_settings import LABEL, AirflowDeadlines, Label, TimeZone
 from holdfast.config.schedule import schedule_problem
-from holdfast.config.section import Section, ShortSpan, Span
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+Span = Annotated[str, StringConstraints(pattern=SPAN)]
+
+
+def _in_minutes(text: str) -> str:
+    return text.replace("m", "min") if text.endswith("m") else text
+
+
+ShortSpan = Annotated[str, StringConstraints(pattern=SHORT_SPAN), AfterValidator(_in_minutes)]
+"""A length of time that is never in months, so that `15m` means minutes."""
+
+
+class Section(BaseModel):
+    """A part of the file, immutable and strict."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _refuse_unknown_keys(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Refuse unknown keys together with all other mistakes."""
+        unknown = [key for key in data if key not in cls.model_fields] if isinstance(data, Mapping) else []
+        if not unknown:
+            return handler(data)
+        mistakes = [InitErrorDetails(type=cls._unknown(key), loc=(), input=data) for key in unknown]
+        try:
+            handler({key: value for key, value in data.items() if key not in unknown})
+        except ValidationError as error:
+            mistakes += [_line_error(mistake) for mistake in error.errors(include_url=False)]
+        raise ValidationError.from_exception_data(cls.__name__, mistakes)
+
+    @classmethod
+    def _unknown(cls, key: str) -> PydanticCustomError:
+        hint = nearest(str(key), cls.model_fields) or f"; known: {', '.join(cls.model_fields)}"
+        return PydanticCustomError("unknown_key", "unknown key '{key}'{hint}", {"key": key, "hint": hint})
+
+
+def _line_error(mistake: ErrorDetails) -> InitErrorDetails:
+    context = {**mistake.get("ctx", {}), "message": mistake["msg"]}
+    kind = PydanticCustomError(mistake["type"], "{message}", context)
+    return InitErrorDetails(type=kind, loc=mistake["loc"], input=mistake["input"])
+
+
+LABEL = r"^[^\s,]([^,\x00-\x1f]*[^\s,])?$"
+"""A name in Airflow, which joins the owners of a DAG with commas."""
+
+Label = Annotated[str, StringConstraints(pattern=LABEL, max_length=250)]
+"""Name of an owner, a pool or a queue, as long as Airflow's columns."""
+
+
+def _time_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        if zones := available_timezones():  # a machine without any cannot check
+            hint = nearest(name, zones) or ": write one such as Europe/Berlin"
+            raise PydanticCustomError("timezone", "there is no such time zone{hint}", {"hint": hint}) from None
+    return name
+
+
+TimeZone = Annotated[str, AfterValidator(_time_zone)]
+"""Name of a time zone of the IANA database."""
+
+
+class AirflowDeadlines(Section):
+    """Deadlines of runs in Airflow, such as `2h`, counted from the time a run was queued.
+
+    Airflow marks a later run's deadline as missed, and the archive's `alerts` report it. The run continues.
+    """
+
+    full: Span | None = None
+    changes: Span | None = None
+    compaction: Span | None = None
+    truncation: Span | None = None
+    vacuum: Span | None = None
+    verification: Span | None = None
+    drill: Span | None = None
+
 
 FILE_NAME = "archives.yaml"
 GAP_AFTER = timedelta(hours=24)
-"""Default time for which no replica has had a backup's files before a sync gives it up."""
+"""Default time after which a sync gives up a backup whose files no replica has."""
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 
@@ -34,13 +123,10 @@ _DOTTED = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"
 
 
 def _without_secret(url: str) -> str:
-    """Refuse a URL that carries a password.
-
-    archives.yaml is read by many and kept in git.
-    """
+    """Refuse a URL with a password: archives.yaml is read by many and kept in git."""
     try:
         parts = urlsplit(url)
-    except ValueError:  # its words may repeat what stands before the host
+    except ValueError:  # its message may show the password
         raise PydanticCustomError("url", "this is not a URL") from None
     is_database = parts.scheme.startswith("postgres")
     # With a slash in it, the rest of a password is read as the database's name.
@@ -53,10 +139,7 @@ def _without_secret(url: str) -> str:
 
 
 def _not_a_key(address: str) -> str:
-    """Refuse an invalid address of a key, without showing it.
-
-    It may be the key.
-    """
+    """Refuse an invalid address of a key without showing it, since it may be the key."""
     if re.match(r"(file|env|command|kms):.", address) is None:
         raise PydanticCustomError(
             "secret", "write file:/path, env:VARIABLE, command:WORDS or kms:WORDS here, and never the key itself"
@@ -65,27 +148,28 @@ def _not_a_key(address: str) -> str:
 
 
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
-"""Names of archives, sources and replicas: they become parts of DAG ids and of lock names."""
+"""Names of archives, sources and replicas, which become parts of DAG ids and lock names."""
 
 Url = Annotated[str, StringConstraints(min_length=1), AfterValidator(_without_secret)]
 KeyAddress = Annotated[str, AfterValidator(_not_a_key)]
 Signer = Annotated[str, StringConstraints(pattern=r"^(ed25519:[A-Za-z0-9+/]{43}=|file:.+)$")]
 Size = Annotated[str, StringConstraints(pattern=SIZE)]
 Consistency = Literal["eventual", "sequential"]
-"""What a read shows of an archive with replicas: what one of them has, or all that has succeeded and nothing else."""
+"""The backups that a read shows of replicas: those of one replica, or all that have succeeded and no others."""
 
 Restart = Literal["no", "stuck", "now"]
-"""A new stream of changes though the old one is whole: never, where backups are stuck, or at once."""
+"""When to begin a new stream of changes: never, if backups are stuck, or at once."""
 
 
 class ObjectivesConfig(Section):
-    """Service objectives of a source: `holdfast status --check` and the DAG `objectives` fail where one is missed.
+    """Service objectives of a source: `holdfast status --check` and the DAG `objectives` fail if one is missed.
 
-    :param rpo: recovery point objective: the newest restore point is no older.
-    :param rto: recovery time objective: the last drill took no longer, from its begin to a usable database.
-    :param drill_within: the last drill that went well was no longer ago.
-    :param verified_within: every file was read, or written, no longer ago.
-    :param key_proved_within: a drill had the archive's key from a copy no longer ago: `drill.key`, or `drill --key`.
+    :param rpo: recovery point objective: maximum age of the newest restore point.
+    :param rto: recovery time objective: maximum time of the last drill, from its begin to a usable database.
+    :param drill_within: maximum age of the last successful drill.
+    :param verified_within: maximum time since every file was read or written.
+    :param key_proved_within: maximum age of the last drill with a copy of the archive's key: `drill.key`, or `drill
+        --key`.
     """
 
     rpo: ShortSpan | None = None
@@ -100,15 +184,15 @@ class SourceConfig(Section):
 
     :param connection: id of the Airflow connection; the command needs `url` when Airflow is down.
     :param url: `postgresql://user@host:port/db` without a password, or `sqlite:///file`.
-    :param tables: globs of `schema.table` to take.
+    :param tables: globs of `schema.table` to back up.
     :param exclude: globs to leave out of these.
-    :param connections: sessions that read it at a time, at most.
-    :param bandwidth: what is read of it in a second, at most, such as `50 MB`.
-    :param max_retained_wal: what the slot of its changes may keep of the server's log before one is warned.
-    :param allow_unsafe_dumper: changes nothing; no backup is refused for the release of pg_dump.
-    :param ddl: what changes tables during a full backup goes `first`, and ends it, or has to `wait` for its end.
-    :param restart_stuck_stream: begin a new stream, by a full backup, where no backup of changes can get on.
-    :param objectives: what is promised of it.
+    :param connections: the most sessions that read it at a time.
+    :param bandwidth: the most that is read from it in a second, such as `50 MB`.
+    :param max_retained_wal: the most of the server's log that its slot keeps without a warning.
+    :param allow_unsafe_dumper: has no effect; no backup is refused for the release of pg_dump.
+    :param ddl: DDL during a full backup goes `first`, and ends the backup, or has to `wait` for its end.
+    :param restart_stuck_stream: begin a new stream, with a full backup, if no incremental backup can continue.
+    :param objectives: its service objectives.
     """
 
     connection: str | None = None
@@ -125,7 +209,6 @@ class SourceConfig(Section):
 
     @property
     def restart_stream(self) -> Restart:
-        """Return the default for beginning a new stream."""
         return "stuck" if self.restart_stuck_stream else "no"
 
     @model_validator(mode="after")
@@ -148,10 +231,7 @@ Schedule = Annotated[str, AfterValidator(_schedule)]
 
 
 class ScheduleConfig(Section):
-    """Schedules of the operations: a cron expression or a preset such as `@daily`.
-
-    An operation without one is run by hand.
-    """
+    """Schedules of the operations: a cron expression or a preset such as `@daily`; without one, it is run by hand."""
 
     full: Schedule | None = None
     changes: Schedule | None = None
@@ -163,10 +243,7 @@ class ScheduleConfig(Section):
 
 
 class KeepConfig(Section):
-    """Rules on the restore points to keep.
-
-    They are those of `--keep`, added together.
-    """
+    """Rules for the restore points to keep, like those of `--keep`; a point stays if any rule keeps it."""
 
     last: int | None = Field(default=None, ge=1)
     hourly: int | None = Field(default=None, ge=1)
@@ -184,9 +261,9 @@ class KeepConfig(Section):
 class CompactionConfig(Section):
     """Rules for joining blocks of changes into larger ones.
 
-    :param min_blocks: so many neighbours at least.
-    :param small: those that are smaller; `target`: the size of what they become, at most.
-    :param min_age: only those whose last change is older.
+    :param min_blocks: the fewest neighbours to join.
+    :param small: blocks below this size are joined; `target`: maximum size of the result.
+    :param min_age: blocks whose last change is younger are not joined.
     """
 
     min_blocks: int = Field(default=8, ge=2)
@@ -196,14 +273,14 @@ class CompactionConfig(Section):
 
 
 ApprovedOperation = Literal["restore", "truncation"]
-"""Operations that a person can be asked about before they run in Airflow."""
+"""Operations that can wait for a person's approval in Airflow."""
 
 
 class ApprovalConfig(Section):
     """Approval of work in Airflow that cannot be undone. A dry run needs none.
 
-    :param operations: those that wait for a person: `restore`, `truncation`.
-    :param within: so long a run waits; then it fails, and nothing was done.
+    :param operations: those that wait for approval: `restore`, `truncation`.
+    :param within: how long a run waits; then it fails without any work.
     :param users: names (or ids) of the Airflow users who may approve; empty: everyone who may edit the run.
     """
 
@@ -215,8 +292,8 @@ class ApprovalConfig(Section):
 class VerificationConfig(Section):
     """Rules for reading stored files again.
 
-    :param deep_within: each run reads as many of them as are needed to have read all in this time.
-    :param budget: what one run reads at most, in bytes or in time; None for no bound.
+    :param deep_within: each run reads as many files as needed to read all within this time.
+    :param budget: the most that one run reads, in bytes or in time; default is no limit.
     """
 
     deep_within: Span = "30d"
@@ -224,9 +301,9 @@ class VerificationConfig(Section):
 
 
 class VacuumConfig(Section):
-    """Rules for deleting the files that nothing needs.
+    """Rules for deleting unneeded files.
 
-    :param grace: so long after they were removed.
+    :param grace: time between their removal and their deletion.
     """
 
     grace: Span = "24h"
@@ -236,7 +313,7 @@ class AlertConfig(Section):
     """Notification when a task on the archive has failed for good, and when it works again.
 
     :param notifier: the class of an Airflow notifier, with its module.
-    :param arguments: what it is made with; Airflow's templates are filled in where the notifier says so.
+    :param arguments: of the class; Airflow fills in templates in those that the notifier lists.
     """
 
     notifier: Annotated[str, StringConstraints(pattern=_DOTTED)]
@@ -246,10 +323,10 @@ class AlertConfig(Section):
 class DrillConfig(Section):
     """Conditions on a database restored by a drill, and on the archive.
 
-    :param source: whose database; needed where the archive has several.
-    :param assertions: queries of one row with the value true.
-    :param newest_within: how old each source's newest restore point may be; None: of any age.
-    :param key: where a copy of the archive's key is kept: drills open the archive by that one.
+    :param source: the source of the database; needed where the archive has several.
+    :param assertions: queries that must return one row with the value true.
+    :param newest_within: maximum age of each source's newest restore point.
+    :param key: address of a copy of the archive's key, which drills use to open it.
     """
 
     source: Name | None = None
@@ -263,9 +340,7 @@ class DrillConfig(Section):
 
 
 class EncryptionConfig(Section):
-    """Key of an encrypted archive.
-
-    Where this is given, an archive that is not encrypted is refused.
+    """Key of an encrypted archive; an archive that is not encrypted is then refused.
 
     :param key: `file:/path`, `env:VARIABLE`, `command:WORDS` or `kms:WORDS`; never the key itself.
     """
@@ -276,10 +351,10 @@ class EncryptionConfig(Section):
 class SigningConfig(Section):
     """Signatures of an archive's commits.
 
-    :param key: address of the key that signs, of the same kinds as that of `encryption`; None: nothing is signed here,
+    :param key: address of the key that signs, of the same kinds as that of `encryption`; without it, signatures are
         only checked.
-    :param signers: public keys that are believed, as `ed25519:…` or `file:/path` with one in a line; none: the own
-        key's alone.
+    :param signers: public keys that are believed, as `ed25519:…` or `file:/path` with one in a line; default is the
+        own key's.
     """
 
     key: KeyAddress | None = None
@@ -297,18 +372,18 @@ class ArchiveConfig(Section):
 
     :param url: a folder, `file://…`, `s3://bucket/prefix`, `az://container/prefix` or `gs://bucket/prefix`; relative
         folders start at the file.
-    :param replicas: name to URL, instead of `url`; where none of them is named, the first one is meant.
+    :param replicas: name to URL, instead of `url`; the first one is the default.
     :param store: the coordination store of the replicas, `sqlite:///file` or `postgresql://user@host/database`; a
         relative file starts at the file, too.
-    :param quorum: how many replicas must hold a backup before it counts.
+    :param quorum: how many replicas must have a backup before it counts.
     :param quorum_timeout: how long they have for it, such as `1h`.
-    :param consistency: of restores, queries and lists of points, unless they say another one.
+    :param consistency: the default of restores, queries and lists of points.
     :param spark_connection: id of the Airflow connection to Spark.
-    :param alert_again: so long after an alert, `alerts` report the same cause again, if it goes on.
+    :param alert_again: time after which `alerts` report a lasting cause again.
     :param owner: of its DAGs and their tasks, as Airflow shows and filters them.
-    :param pool: whose slots its tasks take; Airflow starts no task of a pool that does not exist.
-    :param queue: whose workers run its tasks, where the executor has queues.
-    :param timezone: that `schedule` is meant in, such as `Europe/Berlin`.
+    :param pool: of its tasks; Airflow starts no task of a pool that does not exist.
+    :param queue: of its tasks, if the executor has queues.
+    :param timezone: of `schedule`, such as `Europe/Berlin`.
     """
 
     url: Url | None = None
@@ -340,7 +415,7 @@ class ArchiveConfig(Section):
     def _is_somewhere(self) -> Self:
         if (self.url is None) == (self.replicas is None):
             raise PydanticCustomError("place", "an archive needs either 'url' or 'replicas'")
-        # The replica that is left when the others are gone is alone, and still follows the log of its store.
+        # The last replica of several still follows the log of its store.
         if self.replicas is not None and len(self.replicas) < (2 if self.store is None else 1):
             raise PydanticCustomError("replicas", "'replicas' needs two or more; for one place write 'url'")
         if self.store is not None and self.replicas is None:
@@ -368,23 +443,16 @@ class ArchiveConfig(Section):
 
     @property
     def key(self) -> str | None:
-        """Return the address of the archive's key, or None.
-
-        None means that it is not encrypted, or that only the command knows.
-        """
+        """Return the address of the archive's key, if the file has one."""
         return self.encryption.key if self.encryption else None
 
     @property
     def signs(self) -> Signing | None:
-        """Return who signs the archive's commits and who is believed, or None: then the environment says it."""
+        """Return the keys that sign and check the archive, if the file has them."""
         return Signing(self.signing.key, tuple(self.signing.signers)) if self.signing else None
 
     def location(self, replica: str | None = None) -> str:
-        """Return the URL of the archive, or of one of its replicas.
-
-        :param replica: its name; None: the first one in the file.
-        :raises UsageError: there is no such replica.
-        """
+        """Return the URL of the archive, or of a replica, by default the first; UsageError if it is unknown."""
         replicas = self.replicas or {}
         if replica is not None and replica not in replicas:
             names = ", ".join(replicas) or "none"
@@ -394,12 +462,7 @@ class ArchiveConfig(Section):
         return self.url or next(iter(replicas.values()))
 
     def source(self, name: str | None) -> tuple[str, SourceConfig]:
-        """Return a source and its name.
-
-        Without a name, it is the only one there is.
-
-        :raises UsageError: no such source, or several to choose from.
-        """
+        """Return a source, by default the only one, with its name; raises UsageError."""
         if name is None and len(self.sources) == 1:
             return next(iter(self.sources.items()))
         names = ", ".join(sorted(self.sources)) or "none"
@@ -416,10 +479,7 @@ class Config(Section):
     archives: dict[Name, ArchiveConfig] = Field(default_factory=dict)
 
     def archive(self, name: str) -> ArchiveConfig:
-        """Return the archive of this name.
-
-        :raises UsageError: there is none.
-        """
+        """Return the archive of this name; raises UsageError if there is none."""
         if name not in self.archives:
             names = ", ".join(sorted(self.archives)) or "none"
             raise UsageError(

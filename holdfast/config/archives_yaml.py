@@ -1,7 +1,4 @@
-"""Reading of archives.yaml, each archive for itself.
-
-So one mistake stays where it is. The file is found here, too.
-"""
+"""Reading of archives.yaml, each archive for itself, so that a mistake in one does not affect others."""
 
 from __future__ import annotations
 
@@ -30,13 +27,11 @@ ENVIRONMENT = "HOLDFAST_ARCHIVES"
 
 @dataclass(frozen=True)
 class ReadArchives:
-    """archives.yaml, as far as it can be read.
+    """The valid part of archives.yaml, and its mistakes; all by name of the archive.
 
-    :param archives: by name.
-    :param mistakes: by name of its archive, a sentence with file, line, key and what to write instead.
-    :param lines: by name, where each archive begins.
-    :param further: by name, sentences on the mistakes of an archive behind its first one.
-    :param unread: by name, the entries that have mistakes, as YAML gives them.
+    :param mistakes: the first of each archive, with file, line, key and correction; `further`: the others.
+    :param lines: where each archive begins.
+    :param unread: the entries with mistakes, as YAML gives them.
     """
 
     path: Path
@@ -47,10 +42,7 @@ class ReadArchives:
     unread: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def mistaken(self, mistakes: Mapping[str, str]) -> ReadArchives:
-        """Return this with more mistakes, by name of their archive.
-
-        Each is a key below the archive, and what is wrong there.
-        """
+        """Return this with more mistakes by archive, each a key below the archive and what is wrong there."""
         messages = {
             name: f"{self.path}, line {self.lines[name]}: archives.{name}.{what}" for name, what in mistakes.items()
         }
@@ -58,21 +50,23 @@ class ReadArchives:
         return replace(self, archives=sound, mistakes={**self.mistakes, **messages})
 
     def archive(self, name: str) -> ArchiveConfig:
-        """Return the archive of this name.
-
-        :raises UsageError: there is none, or a mistake in it.
-        """
+        """Return the archive of this name; raises UsageError if there is none, or a mistake in it."""
         if name in self.mistakes:
             raise UsageError(self.mistakes[name])
         return Config(archives=dict(self.archives)).archive(name)
 
+    def find(self, word: str) -> tuple[str, ArchiveConfig] | None:
+        """Return an archive with its name, given its name, its URL or a replica's; raises UsageError for a mistake."""
+        if word in self.mistakes:
+            raise UsageError(self.mistakes[word])
+        for name, archive in self.archives.items():
+            if word in (name, archive.url, *(archive.replicas or {}).values()):
+                return name, archive
+        self.refuse_mistaken(word)  # its entry would say where its update log is, or what its key is
+        return None
+
     def refuse_mistaken(self, address: str) -> None:
-        """Refuse the address of an archive whose entry has a mistake.
-
-        Any text of the entry counts: the mistake may be in the key before the address.
-
-        :raises UsageError: an entry with a mistake has this address.
-        """
+        """Raise UsageError if an entry with a mistake has this address as any of its texts, under any key."""
         absolute = _absolute(address, Path.cwd()).rstrip("/")
         for name, entry in self.unread.items():
             if absolute in (_absolute(text, self.path.parent).rstrip("/") for text in _texts(entry)):
@@ -87,17 +81,16 @@ def find_config() -> Path | None:
     if named := os.environ.get(ENVIRONMENT):
         path = Path(named).expanduser()
         if not path.is_file():
-            raise UsageError(f"{ENVIRONMENT} says {path}, but there is no such file")
+            raise UsageError(f"{ENVIRONMENT} is {path}, but there is no such file")
         return path
     folders = [Path.cwd(), Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()]
     return next((folder / FILE_NAME for folder in folders if (folder / FILE_NAME).is_file()), None)
 
 
 def read_archives(path: Path | str | None = None) -> ReadArchives:
-    """Read archives.yaml, each archive for itself.
+    """Read archives.yaml, the given one or that of `find_config`.
 
-    :param path: the file; without it, the one `find_config` finds.
-    :raises UsageError: no file, or one of which nothing can be read; the sentence names file, line and remedy.
+    :raises UsageError: there is no file, or nothing in it can be read; names file, line and remedy.
     """
     file = Path(path) if path is not None else find_config()
     if file is None:
@@ -111,7 +104,7 @@ def read_archives(path: Path | str | None = None) -> ReadArchives:
 
 @lru_cache(maxsize=8)
 def _read(text: str, path: Path) -> ReadArchives:
-    """Read the text of the file: once in a process, however many DAGs ask for it."""
+    """Parse the text of the file, once in a process: each DAG needs it."""
     try:
         data, root = _load(text)
     except yaml.YAMLError as error:
@@ -120,11 +113,9 @@ def _read(text: str, path: Path) -> ReadArchives:
 
 
 def find_archive(archive: str) -> ArchiveConfig:
-    """Return the configuration of an archive.
+    """Return the configuration of an archive, given its name in archives.yaml, a URL or a path.
 
-    It is given as a name in archives.yaml, or as a URL or path.
-
-    :raises UsageError: an unknown name, or a mistake in what the file says of it.
+    :raises UsageError: an unknown name, or a mistake in the archive's entry.
     """
     if re.fullmatch(NAME, archive):
         return read_archives().archive(archive)
@@ -132,11 +123,7 @@ def find_archive(archive: str) -> ArchiveConfig:
 
 
 def archive_at(url: str, *, key: str | None = None) -> ArchiveConfig:
-    """Return the settings of an archive that is in no file.
-
-    :param key: address of its key, where it is encrypted.
-    :raises UsageError: the URL or the address makes no sense.
-    """
+    """Return the settings of an archive that is in no file; raises UsageError for an invalid URL or key address."""
     try:
         return ArchiveConfig(url=url, encryption=EncryptionConfig(key=key) if key else None)
     except ValidationError as error:
@@ -144,10 +131,6 @@ def archive_at(url: str, *, key: str | None = None) -> ArchiveConfig:
 
 
 def _parse(data: Any, root: yaml.Node | None, path: Path) -> ReadArchives:
-    """Read each archive for itself, where there are archives at all.
-
-    :param root: the file's nodes, which know their lines.
-    """
     entries = data.get("archives") if isinstance(data, dict) else None
     if not isinstance(entries, dict) or data.keys() != {"archives"}:
         try:
@@ -190,10 +173,7 @@ def _located(mistake: ErrorDetails, root: yaml.Node | None, path: Path) -> str:
 
 
 def _line_of(node: yaml.Node | None, keys: tuple[int | str, ...]) -> int | None:
-    """Return the line of a path of keys.
-
-    Where some are missing, it is that of the last that is there.
-    """
+    """Return the line of the last existing key of a path."""
     line = None
     for key in keys:
         if isinstance(node, yaml.MappingNode):
@@ -208,10 +188,7 @@ def _line_of(node: yaml.Node | None, keys: tuple[int | str, ...]) -> int | None:
 
 
 def _anchored(archive: ArchiveConfig, folder: Path) -> ArchiveConfig:
-    """Resolve relative folders and files against the file's folder.
-
-    So they mean the same from everywhere.
-    """
+    """Resolve relative folders and files against the file's folder."""
     replicas = archive.replicas and {name: _absolute(url, folder) for name, url in archive.replicas.items()}
     store = archive.store
     if store is not None and store.startswith(SQLITE) and store != SQLITE:
@@ -235,7 +212,7 @@ def _explain(mistake: ErrorDetails) -> str:
         return f"{key}: write a block of 'key: value' lines here, not {mistake['input']!r}"
     if mistake["type"] == "string_pattern_mismatch":
         return f"{key}: {mistake['input']!r} does not fit: {PATTERNS[mistake['ctx']['pattern']]}"
-    got = "" if isinstance(mistake["input"], Mapping) else f" (it says {mistake['input']!r})"
+    got = "" if isinstance(mistake["input"], Mapping) else f" (it is {mistake['input']!r})"
     if mistake["type"] == "secret":
         got = ""
     return f"{key}: {mistake['msg'][0].lower()}{mistake['msg'][1:]}{got}"
@@ -249,10 +226,7 @@ def _yaml_sentence(error: yaml.YAMLError) -> str:
 
 
 class _Once:
-    """Constructor of mappings that refuses a key written twice, and one that is no text.
-
-    A plain loader would drop the first archive without a word.
-    """
+    """Constructor of mappings that refuses a key that is no text, or repeated: a plain loader keeps the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
@@ -279,12 +253,7 @@ class _FastLoader(_Once, yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.Saf
 
 
 def _load(text: str) -> tuple[Any, yaml.Node | None]:
-    """Return the values of a file and its nodes.
-
-    The nodes know their lines.
-
-    :raises YAMLError: it is no YAML.
-    """
+    """Return the values of a file, and its nodes, which have lines; raises YAMLError."""
     try:
         return _load_by(_FastLoader, text)
     except yaml.YAMLError:

@@ -1,7 +1,4 @@
-"""Schedules as Airflow takes them.
-
-A schedule is a cron expression of five fields, or a preset such as `@daily`. Source: crontab(5).
-"""
+"""Schedules for Airflow: cron expressions of five fields, or presets such as `@daily`. Source: crontab(5)."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ _FIELDS = (
     ("month", 1, 12, "jan feb mar apr may jun jul aug sep oct nov dec"),
     ("day of the week", 0, 7, "sun mon tue wed thu fri sat"),
 )
-"""Of each its name, its least and greatest value, and the names that some values have."""
+"""Name, least and greatest value of each, and names of values."""
 
 _PART = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/([1-9]\d*))?")
 

@@ -1,4 +1,4 @@
-"""Restore drills: a random moment brought back from nothing but the archive, and checked.
+"""Restore drills: a random time restored from the archive alone, and checked.
 
 Imports everything in `holdfast` but `cli`.
 """

@@ -1,7 +1,4 @@
-"""Assertions about a restored database.
-
-Each is a query that returns one row with the value true.
-"""
+"""Assertions about a restored database: queries that return one row with the value true."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ _SHOWN = 200
 """Characters of a statement, in a message."""
 
 
-# As whoever works with the database writes it, and not as we do: RESET would bring back what our session began with.
+# The path of the database's users: RESET would give that of our session's start.
 _ITS_OWN_PATH = """
 select pg_catalog.set_config('search_path', coalesce((
     select pg_catalog.substr(made, 13)
@@ -39,10 +36,7 @@ select pg_catalog.set_config('search_path', coalesce((
 
 @dataclass(frozen=True)
 class Asserted:
-    """Outcome of one asserted statement.
-
-    :param said: why it does not hold; "" where it does.
-    """
+    """Outcome of one asserted statement; `said` is the reason if it does not hold."""
 
     sql: str
     holds: bool
@@ -52,14 +46,12 @@ class Asserted:
         return f"{shorten(self.sql, _SHOWN, placeholder=' …')}: {self.said or 'holds'}"
 
     def describe(self) -> dict[str, Any]:
-        """Return the outcome as a dict for JSON."""
+        """Return the outcome for JSON."""
         return asdict(self)
 
 
 def check(address: Address, statements: Sequence[str]) -> tuple[Asserted, ...]:
-    """Run every statement in a read-only transaction of its own.
-
-    A statement that fails does not hold.
+    """Run every statement in a read-only transaction of its own; a failing one does not hold.
 
     :raises HoldfastError: the database cannot be reached.
     """
@@ -82,11 +74,7 @@ def _check(address: Address, sql: str) -> Asserted:
 
 
 def _why_not(rows: Sequence[tuple[Any, ...]], columns: int) -> str:
-    """Return the reason why a result fails an assertion.
-
-    It is empty for one row with the value true. It shows the values false and null, and no other: those are the
-    customer's.
-    """
+    """Return the reason why a result fails an assertion; it shows no values but false and null."""
     if len(rows) != 1:
         return "returned no row" if not rows else "returned more than one row"
     if columns != 1:

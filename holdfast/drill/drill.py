@@ -1,7 +1,4 @@
-"""One drill of a restore.
-
-It restores into a server of its own or a given database, checks assertions, and records all that in the archive.
-"""
+"""Drill: a restore into a server of its own, or a given database, checked by assertions and recorded."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
@@ -26,7 +24,6 @@ from holdfast.common.signing import KEY_VARIABLE
 from holdfast.common.units import absolute_time, parse_span
 from holdfast.config.archives_model import DrillConfig
 from holdfast.drill import assertions
-from holdfast.drill.choice import choose_moment, whole_intervals
 from holdfast.drill.history import PREFIX
 from holdfast.drill.key_proof import record_proof
 from holdfast.drill.servers import DrillServer, sweep
@@ -38,7 +35,10 @@ from holdfast.postgresql.logical.ddl_triggers import without_event_triggers
 from holdfast.postgresql.restore.rights.restricted_login import asking_login
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.archive.format.state import State
+    from holdfast.archive.history.coverage import CoveredRange
     from holdfast.archive.history.recovery_target import RecoveryTarget
     from holdfast.operations.requests.drill import DrillRequest
     from holdfast.storage import ObjectStore
@@ -50,18 +50,17 @@ _FROM_RESTORE = (
     *("rows", "tables", "bytes", "restored_to", "position", "commit"),
     *("schema_note", "stale", "lost", "log_only", "unproved_names"),
 )
-"""What of a restore's summary is told."""
+"""Parts of a restore's summary that a drill reports."""
 
 
 @dataclass
 class Drill:
     """A drill of one source of an archive.
 
-    :param request: its key has opened the store: the drill records that it is right.
-    :param settings: of archives.yaml, for what the request leaves out; their assertions count beside the request's.
-    :param to: an empty database to restore into; without it, a server is started.
-    :param records: where the drill is recorded; None: in the archive. Given, nothing at all is written to the archive.
-    :param say: is called with what people should know.
+    :param request: its key, if any, has opened the store; the drill records that.
+    :param settings: of archives.yaml; their assertions count beside the request's.
+    :param to: an empty database to restore into; default is a server of its own.
+    :param records: for its record; then nothing is written to the archive.
     """
 
     store: ObjectStore
@@ -71,14 +70,14 @@ class Drill:
     records: ObjectStore | None = None
     say: Callable[[str], None] = field(default=lambda words: None)
     name: str = field(default="", init=False)
-    """The source's name, once it is prepared."""
+    """The source's name, after `prepare`."""
 
     def prepare(self) -> None:
-        """Resolve the source and the moment, before anything is started.
+        """Resolve the source and the recovery target.
 
-        :raises UsageError: no such source, or no such moment.
-        :raises RefusedError: that moment cannot be restored.
-        :raises DamagedError: a file that this needs is damaged: the drill is recorded as one that failed.
+        :raises UsageError: there is no such source or target.
+        :raises RefusedError: the target cannot be restored.
+        :raises DamagedError: a file is damaged; the drill is recorded as failed.
         """
         state = Archive.open(self.store).state
         at, seed = self.request.at, self.request.seed
@@ -93,23 +92,22 @@ class Drill:
             raise
         by = "" if at else f", chosen by --seed {seed}"
         self.say(f"to restore: {moment.source} as of {iso(moment.at)}, {moment}{by}")
-        self._found = {**_described(moment), "seed": None if at else seed, **self._newest(state)}
+        self._findings = {**_described(moment), "seed": None if at else seed, **self._newest(state)}
         self._moment = moment
         if self.records is None and self.store.signing.only_checks:
-            self.say(f"this drill is no evidence: no key here signs its record, which {KEY_VARIABLE} would name")
+            self.say(f"this drill is no evidence: its record is not signed. To sign it, set {KEY_VARIABLE}")
 
     def run(self, run: str, restore: Restore) -> dict[str, Any]:
-        """Run the drill, record it in the archive, and return its findings.
+        """Run the drill, record it under a name of `new_run`, and return its findings.
 
-        :param run: the name of its record; `new_run` makes one.
-        :raises DamagedError: the restored database is not equal to the archive, an assertion does not hold, or the
-            newest restorable moment is too old.
+        :raises DamagedError: the database differs from the archive, an assertion does not hold, or the newest restore
+            point is too old.
         """
         started = time.monotonic()
         with ExitStack() as stack:
             log = RunLog(self.records or self.store, run, "drill")
             stack.push(log)
-            log.found = self._found
+            log.found = self._findings
             address = self._place(log, stack)
             log.progress("restoring")
             begun = time.monotonic()
@@ -121,7 +119,7 @@ class Drill:
                 "restore_s": round(time.monotonic() - begun, 3),
                 "seconds": round(time.monotonic() - started, 3),
             }
-            log.progress("asking what must hold")
+            log.progress("checking assertions")
             self._check(address, log.found)
             self._check_age(log.found)
             log.result = log.found
@@ -130,18 +128,16 @@ class Drill:
         return log.result
 
     def _newest(self, state: State) -> dict[str, Any]:
-        """Return the newest restorable moment, and its age by the store's clock."""
         newest = whole_intervals(covered_ranges(state, self.name))[-1].end
         age = self.store.list(IDENTITY_KEY).now - newest
         return {"newest": iso(newest), "age_s": round(max(0.0, age.total_seconds()), 3)}
 
     def _place(self, log: RunLog, stack: ExitStack) -> Address:
-        """Return the empty database to restore into."""
         if self.to is not None:
             return self.to
         log.progress("starting a server")
         for folder in sweep():
-            self.say(f"removed what a drill had left that was killed: {folder}")
+            self.say(f"removed files of a killed drill: {folder}")
         major = int(self._moment.full.head.source.version) // 10000
         server = DrillServer(at_least=major, encoding=catalog_of(self.store, self._moment).encoding)
         stack.callback(server.stop)
@@ -159,37 +155,34 @@ class Drill:
             no_lock=self.records is not None,
         )
 
-    def _check(self, address: Address, found: dict[str, Any]) -> None:
+    def _check(self, address: Address, findings: dict[str, Any]) -> None:
         asserted = [*self.settings.of(self.name), *self.request.assertions]
         trusts = not asserted or (self.to and self.request.trust_source)
         address = without_event_triggers(address)
-        # Views and functions that the assertions use are the source's.
+        # Assertions may use views and functions of the source.
         with nullcontext(address) if trusts else asking_login(address) as asking:
             checked = assertions.check(without_event_triggers(asking), asserted)
-        found["assertions"] = [each.describe() for each in checked]
+        findings["assertions"] = [each.describe() for each in checked]
         failed = [each for each in checked if not each.holds]
         if failed:
             raise DamagedError(
-                f"{len(failed)} of {len(checked)} assertions do not hold in {self.name} as of {found['at']}, which was "
-                f"restored equal to the archive: {'; '.join(map(str, failed))}"
+                f"{len(failed)} of {len(checked)} assertions do not hold in {self.name} as of {findings['at']}, which "
+                f"equals the archive: {'; '.join(map(str, failed))}"
             )
 
-    def _check_age(self, found: Mapping[str, Any]) -> None:
-        """Refuse a newest restorable moment that is too old.
-
-        This is checked by itself: the archive may be whole, and nothing have been added to it for days.
-        """
-        age = timedelta(seconds=round(found["age_s"]))
+    def _check_age(self, findings: Mapping[str, Any]) -> None:
+        """Refuse an old newest restore point: a whole archive may have got no backup for days."""
+        age = timedelta(seconds=round(findings["age_s"]))
         within = self.request.newest_within or self.settings.newest_within
         if within and age > parse_span(within):
             raise DamagedError(
-                f"the newest restorable moment of {self.name}, {found['newest']}, is {age} old, and was to be within "
-                f"{parse_span(within)}: find out why no backup has come since ('holdfast points' shows gaps)"
+                f"the newest restorable moment of {self.name}, {findings['newest']}, is {age} old; the limit is "
+                f"{parse_span(within)}: check why there is no later backup ('holdfast points' shows gaps)"
             )
 
 
 def new_run(source: str) -> str:
-    """Return a name for the record of a drill that no other has."""
+    """Return a unique name for the record of a drill."""
     return new_run_id(f"{PREFIX}{source}")
 
 
@@ -201,3 +194,29 @@ def _described(moment: RecoveryTarget) -> dict[str, Any]:
         "commit": moment.commit,
         "equal": False,
     }
+
+
+_STEP = timedelta(microseconds=1)
+
+
+def whole_intervals(intervals: Sequence[CoveredRange]) -> list[CoveredRange]:
+    """Return the intervals of the whole database, or all if only chosen tables were backed up."""
+    return [interval for interval in intervals if interval.whole] or list(intervals)
+
+
+def choose_moment(intervals: Sequence[CoveredRange], seed: int) -> str:
+    """Return a random recovery target: every microsecond of the intervals, or full backup, is equally likely.
+
+    :param intervals: of one source; at least one.
+    """
+    random = Random(seed)  # noqa: S311 - guessing it is no gain
+    whole = whole_intervals(intervals)
+    lengths = [(interval.end - interval.start) // _STEP for interval in whole]
+    if not any(lengths):
+        return f"commit:{random.choice(whole).placed.number}"
+    steps = random.randrange(sum(lengths))
+    for interval, length in zip(whole, lengths, strict=True):
+        if steps < length:
+            return iso(interval.start + steps * _STEP)
+        steps -= length
+    raise AssertionError("there are no more steps than the sum of all lengths")

@@ -13,16 +13,14 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 PREFIX = "drill-"
-"""What the names of their records begin with, before the source's."""
+"""Prefix of their records' names, before the source's."""
 
 
 def drills_of(store: ObjectStore, source: str | None = None, *, most: int = 20) -> list[dict[str, Any]]:
-    """Return the newest drills, the newest one last.
+    """Return the newest drills, of a source or all, the newest one last.
 
-    Each has `run`, `ended` (by the store's clock), `state` ("running" also where it was killed), `error` ("" where it
-    went well) and what it has found: `source`, `at`, `equal`, `seconds`, `age_s`, `assertions` and more.
-
-    :param source: only those of this one.
+    Each has `run`, `ended` (by the store's clock), `state` ("running" also for a killed one), `error` and its findings:
+    `source`, `at`, `equal`, `seconds`, `age_s`, `assertions` and more.
     """
     runs, drills = _runs(store, source), list[dict[str, Any]]()
     while runs and len(drills) < most:
@@ -34,8 +32,8 @@ def drills_of(store: ObjectStore, source: str | None = None, *, most: int = 20) 
 class DrillStanding(NamedTuple):
     """Standing of a source's drills.
 
-    :param good: the newest drill that went well, as `drills_of` has it; None where none of the newest did.
-    :param failure: why the newest that has ended failed; "" where it went well, or none has ended.
+    :param good: the newest successful drill, as in `drills_of`.
+    :param failure: why the newest that has ended failed, if it did.
     """
 
     good: dict[str, Any] | None
@@ -43,10 +41,7 @@ class DrillStanding(NamedTuple):
 
 
 def drill_standing(store: ObjectStore, source: str, *, most: int = 20) -> DrillStanding:
-    """Return how the drills of a source stand.
-
-    Requests: one listing, and one for each drill from the newest one back to one that went well.
-    """
+    """Return the standing of a source's drills; requests: one listing, and one a drill back to a successful one."""
     failure = ""
     each_newest = (run.newest() for run in reversed(_runs(store, source)))
     for found in islice(filter(None, each_newest), most):

@@ -1,4 +1,4 @@
-"""Proofs that a copy of an archive's key opens it: drills that had the key from there, and from nowhere else."""
+"""Proofs that a copy of an archive's key opens it: drills that had the key from there alone."""
 
 from __future__ import annotations
 
@@ -22,10 +22,7 @@ PREFIX = "key-proof."
 
 
 def by_copy(archive: ArchiveContext, request: DrillRequest) -> ArchiveContext:
-    """Return the context of an archive that is opened by the copy of its key that a drill names, if it names one.
-
-    :raises UsageError: as `check_copy`.
-    """
+    """Return the context of an archive with the copy of its key that a drill names, if any; UsageError as below."""
     if not request.key:
         return archive
     check_copy(request.key, archive.keys.key)
@@ -33,20 +30,13 @@ def by_copy(archive: ArchiveContext, request: DrillRequest) -> ArchiveContext:
 
 
 def check_copy(address: str, usual: str | None) -> None:
-    """Check that the address of a key's copy is not that of the key in use.
-
-    :param usual: where the key is looked up by all others; None: nowhere.
-    :raises UsageError: it is the same, so that a drill would prove nothing of any copy.
-    """
+    """Raise UsageError if the address of a key's copy is that of the key in use: a drill would prove nothing."""
     if address == usual:
-        raise UsageError(f"{address} is where the key is looked up every day: name the place of its copy")
+        raise UsageError(f"{address} is the key in use: name the address of its copy")
 
 
 def record_proof(store: ObjectStore, drill: str) -> None:
-    """Record that the key by which a store was opened is right.
-
-    :param drill: name of the drill's record.
-    """
+    """Record that the key that opened a store is right; `drill` is the name of the drill's record."""
     key = store.key if isinstance(store, SealedStore) else None
     with RunLog(store, new_run_id(PREFIX), "key proof") as log:
         log.result = {"drill": drill, "key": key, "wrapped_by": _wrapped_by(store)}
@@ -55,7 +45,7 @@ def record_proof(store: ObjectStore, drill: str) -> None:
 def last_proof(store: ObjectStore) -> datetime | None:
     """Return when a copy of the key in use was last proved, by the store's clock.
 
-    A proof of a key that was exchanged since does not count. Requests: two, none where there is no key.
+    A proof of a key that was exchanged since does not count. Requests: two, without a key none.
     """
     wrapped_by = _wrapped_by(store)
     if wrapped_by is None:
@@ -67,6 +57,6 @@ def last_proof(store: ObjectStore) -> datetime | None:
 
 
 def _wrapped_by(store: ObjectStore) -> str | None:
-    """Return the fingerprint of the key that opens an archive; "" where a service does; None: it is not encrypted."""
+    """Return the fingerprint of an archive's key; "" for a service's key, None without encryption."""
     ring = store.ring() if isinstance(store, SealedStore) else None
     return ring.document.wrapped_by if ring else None

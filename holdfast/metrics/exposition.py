@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from holdfast.metrics.samples import Sample
+    from holdfast.metrics.catalogue import Sample
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 _MODE = 0o644
-"""node_exporter is another user, and must be able to read it."""
+"""node_exporter, another user, must be able to read it."""
 
 
 class _Families:
-    """Samples as the client library takes them: by metric, in the order of the catalogue."""
+    """Samples for the client library: by metric, in the order of the catalogue."""
 
     def __init__(self, samples: Sequence[Sample]) -> None:
         self._samples = samples
@@ -51,10 +51,7 @@ def render(samples: Sequence[Sample]) -> bytes:
 
 
 def check_target(path: Path) -> None:
-    """Check that a file can be made at a path, before anything is collected for it.
-
-    :raises UsageError: its folder is missing, or the path is a folder's.
-    """
+    """Raise UsageError if the folder of a file is missing, or the path is a folder."""
     if not path.parent.is_dir():
         raise UsageError(f"there is no folder {path.parent} for {path.name}: make it, or name another file")
     if path.is_dir():
@@ -62,18 +59,15 @@ def check_target(path: Path) -> None:
 
 
 def write(path: Path, body: bytes) -> None:
-    """Write the text into a file that is whole at any time; who reads it has the old one or the new one.
-
-    :raises HoldfastError: it cannot be written.
-    """
+    """Replace a file's content in one step; raises HoldfastError if it cannot be written."""
     try:
         _replace(path, body)
     except OSError as error:
-        raise HoldfastError(f"{path} cannot be written: {error.strerror}. Make its folder writable for us") from error
+        raise HoldfastError(f"{path} cannot be written: {error.strerror}. Make its folder writable") from error
 
 
 def _replace(path: Path, body: bytes) -> None:
-    # node_exporter reads no name that ends so.
+    # node_exporter ignores this suffix.
     descriptor, made = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.archive.format.runs import listed_runs, newest_records
 from holdfast.archive.locks.lock_table import AVAILABLE
 from holdfast.archive.maintenance.scrub_schedule import RUN
-from holdfast.metrics.samples import sample
+from holdfast.metrics.catalogue import sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -17,35 +17,31 @@ if TYPE_CHECKING:
 
     from holdfast.archive import Archive
     from holdfast.archive.format.runs import ListedRun, RunRecord
-    from holdfast.metrics.samples import Sample
+    from holdfast.metrics.catalogue import Sample
     from holdfast.storage import ObjectStore
 
 NEWEST: Final = 8
-"""Runs of one beginning of their names whose newest record is read: they are of one operation, and mostly of one
-source."""
+"""Runs read of each beginning of their names: those of one operation, and mostly of one source."""
 
 
 @dataclass(frozen=True)
 class EndedJob:
-    """A job that has ended: its last record, and when that was written, by the store's clock."""
+    """A job that has ended: its last record, and the time of that by the store's clock."""
 
     record: RunRecord
     ended: datetime
 
     @property
     def source(self) -> str:
-        """Return the source; "" where the job had none, or did not say it.
-
-        Airflow's tasks, and drills, name it in the run, too, so that it is known of those that failed early.
-        """
-        if found := (self.record.result or {}).get("source"):
-            return str(found)
+        """Return the source, if known; the run's name has it for Airflow's tasks and drills that failed early."""
+        if source := (self.record.result or {}).get("source"):
+            return str(source)
         operation, _, named = _begins(self.record.run).partition("-")
         return named if operation == self.record.operation and named != "all" else ""
 
 
 def last_jobs(archive: Archive, label: str) -> Iterator[Sample]:
-    """Yield how the last job of each operation and source ended; one that is still at work is passed over.
+    """Yield the samples of the last ended job of each operation and source.
 
     Requests: one listing, and one for each of the newest runs.
     """
@@ -68,11 +64,8 @@ def _ended(store: ObjectStore) -> Iterator[EndedJob]:
 
 
 def _newest(runs: Iterable[ListedRun]) -> Iterator[ListedRun]:
-    """Yield the newest runs of each beginning of a name.
-
-    :param runs: the newest one last.
-    """
-    jobs = (run for run in runs if run.name != RUN)  # the account of verification, which is no job
+    """Yield the newest runs of each beginning of a name, of runs with the newest last."""
+    jobs = (run for run in runs if run.name != RUN)  # the account of verification is no job
     for _, group in groupby(sorted(jobs, key=_run_begins), key=_run_begins):
         yield from list(group)[-NEWEST:]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from holdfast.metrics.samples import sample
+from holdfast.metrics.catalogue import sample
 from holdfast.replication.log import quorum
 from holdfast.replication.log.status import status
 from holdfast.replication.log.store import opened
@@ -16,16 +16,13 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from holdfast.metrics.samples import Sample
+    from holdfast.metrics.catalogue import Sample
     from holdfast.replication.log.status import ArchiveStatus, ReplicaStatus
 
 
 @dataclass(frozen=True)
 class FollowedLog:
-    """The update log that an archive follows, as the coordination store has it.
-
-    :param failed: how many of its entries have a quorum that failed.
-    """
+    """The update log that an archive follows; `failed` is its number of entries whose quorum failed."""
 
     status: ArchiveStatus
     failed: int
@@ -34,13 +31,13 @@ class FollowedLog:
 def ask(address: str | None, archive: str | None, urls: Collection[str]) -> FollowedLog:
     """Return the update log of an archive.
 
-    :param address: of the coordination store; None for what the environment says.
-    :param archive: its id; None where it could not be read: then it is found by the URLs of its replicas.
-    :raises HoldfastError: nobody says where the store is, it cannot be reached, or knows no such archive.
+    :param address: of the coordination store; default is that of the environment.
+    :param archive: its id; without one, the archive with a replica at these URLs.
+    :raises HoldfastError: the store's address is missing, it cannot be reached, or it has no such archive.
     """
     with opened(address) as coordination:
-        wanted = archive or log_at(coordination, urls).archive
-        return coordination.run(lambda c: _read(c, wanted))
+        identity = archive or log_at(coordination, urls).archive
+        return coordination.run(lambda c: _read(c, identity))
 
 
 def _read(connection: Connection, archive: str) -> FollowedLog:

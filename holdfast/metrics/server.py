@@ -1,4 +1,4 @@
-"""Samples of the servers of sources: whether each answers, and what the slot of its changes keeps there."""
+"""Samples of the servers of sources: whether each answers, and the log that its slot keeps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from holdfast.common.units import parse_size
-from holdfast.metrics.samples import sample
+from holdfast.metrics.catalogue import sample
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.logical.stream import stream_name
 from holdfast.postgresql.logical.stream_state import look
@@ -14,12 +14,12 @@ from holdfast.postgresql.logical.stream_state import look
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.metrics.samples import Sample
+    from holdfast.metrics.catalogue import Sample
     from holdfast.postgresql.connection.address import Address
     from holdfast.postgresql.logical.stream_state import StreamState
 
 LIMIT_S = 10.0
-"""So long all servers together have to answer."""
+"""Limit for the answers of all servers."""
 
 _READ_ONLY = f"set default_transaction_read_only = on; set statement_timeout = {int(LIMIT_S * 1000)}"
 
@@ -29,9 +29,8 @@ class SourceServer:
     """The server of a source, and the stream that an archive has there.
 
     :param archive: its label; `source`: the name of the source in it.
-    :param archive_id: None where the archive could not be read: then only the server is asked for.
-    :param follows: the archive has changes of the source, so there is a slot, unless somebody dropped it.
-    :param max_retained_wal: as in archives.yaml.
+    :param archive_id: None if the archive could not be read, so that only the server is checked.
+    :param follows: the archive has changes of the source, so there should be a slot.
     """
 
     archive: str
@@ -42,10 +41,7 @@ class SourceServer:
     max_retained_wal: str
 
     def ask(self) -> StreamState | None:
-        """Return the state of the stream; None where there is none. Nothing is changed on the server.
-
-        :raises HoldfastError: the server cannot be reached.
-        """
+        """Return the state of the stream, if there is one; raises HoldfastError if the server cannot be reached."""
         with connect(self.address) as session:
             session.execute(_READ_ONLY.encode())
             return look(session, stream_name(self.archive_id, self.source)) if self.archive_id else None

@@ -1,7 +1,6 @@
 """Serving of the metrics over HTTP, for a Prometheus that scrapes them.
 
-They are collected at intervals, and every scrape gets the newest text at once: a store or server that hangs delays no
-scrape, and no number of scrapes costs an archive a request.
+They are collected at intervals, and every scrape gets the newest text at once, even while a store or server hangs.
 """
 
 from __future__ import annotations
@@ -26,28 +25,25 @@ if TYPE_CHECKING:
 PATH = "/metrics"
 
 _CLIENT_S = 10.0
-"""So long a client may take for a request."""
+"""Limit for a client's request."""
 
 
 @dataclass(frozen=True)
 class ListenAddress:
-    """Where to listen; port 0 means one that is free."""
+    """The address to listen at; port 0 means any free one."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> ListenAddress:
-        """Parse `HOST:PORT`, `[IPv6]:PORT`, `:PORT` or `PORT`; without a host, it is the loopback address.
-
-        :raises UsageError: it is none of these.
-        """
-        found = re.fullmatch(r"(?:(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]]*)):)?(?P<port>[0-9]{1,5})", text)
-        if found is None or int(found["port"]) > 65535:
+        """Parse `HOST:PORT`, `[IPv6]:PORT`, `:PORT` or `PORT`, on the loopback address; raises UsageError."""
+        match = re.fullmatch(r"(?:(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]]*)):)?(?P<port>[0-9]{1,5})", text)
+        if match is None or int(match["port"]) > 65535:
             raise UsageError(
                 f"cannot read {text!r} as an address to listen at: write HOST:PORT, such as 127.0.0.1:9464"
             )
-        return cls(found["six"] or found["host"] or "127.0.0.1", int(found["port"]))
+        return cls(match["six"] or match["host"] or "127.0.0.1", int(match["port"]))
 
 
 @dataclass
@@ -79,14 +75,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: scrapes come every few seconds."""
+        """Log nothing: scrapes come every few seconds."""
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of a client that has gone in the middle of its request."""
+        """Log nothing about a client that ends its request early."""
 
 
 class _Server6(_Server):
@@ -95,10 +91,7 @@ class _Server6(_Server):
 
 @dataclass
 class MetricsServer:
-    """A server of the newest text, listening from the beginning of its `with`.
-
-    :ivar url: of the metrics.
-    """
+    """A server of the newest text, listening within its `with`; `url` is that of the metrics."""
 
     address: ListenAddress
     url: str = ""
@@ -109,7 +102,7 @@ class MetricsServer:
         self._page.body = body
 
     def __enter__(self) -> Self:
-        """:raises HoldfastError: the port is taken, or the address is none of this machine."""
+        """Listen; raises HoldfastError if the port is taken, or the address is not this machine's."""
         six = ":" in self.address.host
         handler = type("Handler", (_Handler,), {"page": self._page})
         try:
@@ -117,7 +110,7 @@ class MetricsServer:
         except OSError as error:
             raise HoldfastError(
                 f"cannot listen at {self.address.host}, port {self.address.port}: {error.strerror}. "
-                "Name another port, or end what listens there"
+                "Choose another port, or stop the process that listens there"
             ) from error
         host = f"[{self.address.host}]" if six else self.address.host
         self.url = f"http://{host}:{self._server.server_address[1]}{PATH}"
@@ -139,11 +132,10 @@ def serve(
     say: Callable[[str], None],
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Serve the metrics until the process is told to end.
+    """Serve the metrics until the process is stopped.
 
-    :param collected: collects them.
     :param every_s: seconds between two collections.
-    :param say: is told where they are, and once of each problem while it lasts.
+    :param say: takes their URL, and each problem once while it lasts.
     :raises HoldfastError: it cannot listen there.
     """
     known: set[str] = set()
@@ -151,8 +143,8 @@ def serve(
         say(f"metrics at {server.url}, collected every {every_s:g} s")
         while True:
             problems = _publish(server, collected)
-            for each in sorted(problems - known):
-                say(each)
+            for problem in sorted(problems - known):
+                say(problem)
             if known - problems and not problems:
                 say("everything can be read again")
             known = problems
@@ -160,10 +152,10 @@ def serve(
 
 
 def _publish(server: MetricsServer, collected: Callable[[], Collected]) -> set[str]:
-    """Collect and publish; return what could not be read. The old text, with its time, stays where all of it failed."""
+    """Collect and publish; return the problems. If all of it failed, the old text, with its time, stays."""
     try:
-        found = collected()
-        server.publish(render(found.samples))
-    except Exception as error:  # noqa: BLE001 - a server goes on, whatever one collection met
+        collection = collected()
+        server.publish(render(collection.samples))
+    except Exception as error:  # noqa: BLE001 - one failed collection must not end the server
         return {f"the metrics could not be collected: {sentence(error)}"}
-    return set(found.problems)
+    return set(collection.problems)

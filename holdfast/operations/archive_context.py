@@ -1,4 +1,4 @@
-"""Context of an archive: its settings, keys and coordination store, resolved once by who works with it."""
+"""Context of an archive: its settings, keys and coordination store, resolved once, at the edge."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 class ArchiveContext:
     """Context of work on an archive.
 
-    :param settings: of archives.yaml; the usual ones where the archive is not in it.
-    :param url: of the archive, or of the replica that is worked on.
-    :param keys: that open the archive, sign what is written, and are believed.
-    :param coordination: where the update log of its replicas is; without a URL where nothing says it.
+    :param settings: of archives.yaml, else the defaults.
+    :param url: of the archive, or of the replica in use.
+    :param keys: to open the archive, to sign, and to check signatures.
+    :param coordination: of the replicas' update log.
     """
 
     settings: ArchiveConfig
@@ -41,14 +41,14 @@ class ArchiveContext:
         keys: ArchiveKeys = AS_ENVIRONMENT_SAYS,
         coordination: str | None = None,
     ) -> Self:
-        """Return the context from what was said, archives.yaml and the environment.
+        """Return the context from options, archives.yaml and the environment.
 
-        What was said goes before both. Of the other two, archives.yaml goes before the environment where the keys are,
-        and behind it where the coordination store is.
+        Options come first. Then, for keys, archives.yaml and the environment; for the coordination store, the
+        environment and archives.yaml.
 
-        :param url: of the replica that is worked on; None: the archive's own, or its first replica's.
-        :param keys, coordination: as somebody said them.
-        :raises UsageError: the environment has something else than replicas.
+        :param url: option, of the replica in use; default is the archive's own, or its first replica's.
+        :param keys, coordination: options.
+        :raises UsageError: the environment's list of replicas is invalid.
         """
         key = keys.key or settings.key or os.environ.get(KEY_VARIABLE) or None
         return cls(
@@ -64,14 +64,11 @@ class ArchiveContext:
 
     @property
     def replicas(self) -> list[ArchiveContext]:
-        """Return the contexts of all replicas in the order of archives.yaml; of an archive at one place, its own."""
+        """Return the contexts of all replicas in the order of archives.yaml; without replicas, its own."""
         return [self.at(url) for url in (self.settings.replicas or {}).values()] or [self]
 
     def open(self) -> SealedStore:
-        """Return the object store; nothing is read yet.
-
-        :raises UsageError: the URL makes no sense.
-        """
+        """Return the object store; nothing is read yet. Raises UsageError for an invalid URL."""
         from holdfast.storage import open_store  # takes a while to import, and Airflow's tasks import this early
 
         return open_store(self.url, *self.keys)

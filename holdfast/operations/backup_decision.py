@@ -1,13 +1,11 @@
 """The decision before a backup: its kind, and its stream of changes.
 
-The process that starts the backup makes it. A stream is a logical replication slot and its publication on the source.
-The archive records the position up to which its changes are here; the server's state must fit, else no changes can be
-joined, and a full backup begins a new stream.
+A stream is a logical replication slot and its publication on the source. The archive records the position that its
+changes reach; if the server's state does not fit that, a full backup begins a new stream.
 """
 
 from __future__ import annotations
 
-import os
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,14 +50,13 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 MAX_RETAINED_BYTES = 10 << 30
-"""Of the log that a slot may hold back before there is a warning."""
+"""The most of the log that a slot may hold back without a warning."""
 
 
 class Postponed(Document):
     """The reason why no table can start over in an incremental backup.
 
-    :param reason: in words.
-    :param act: somebody has to do something about it; else another try may help.
+    :param act: it needs a person; otherwise another try may help.
     """
 
     reason: str
@@ -67,12 +64,11 @@ class Postponed(Document):
 
     @classmethod
     def by(cls, error: BaseException) -> Postponed:
-        """Return the postponement that an error causes."""
         return cls(reason=sentence(error), act=is_to_act(exit_code_of(error)))
 
 
 def is_to_act(exit_code: int) -> bool:
-    """Return whether an error recurs at every try: of wrong use, of damage, a refusal."""
+    """Return whether an exit code's error recurs at every try: wrong use, damage, a refusal."""
     return exit_code in (2, 4, 5)
 
 
@@ -80,13 +76,10 @@ class Decision(Document):
     """The decision on a backup; it travels to the job's driver.
 
     :param kind: "changes", or "snapshot" for a full backup.
-    :param stream: as it is on the server; None where changes are not followed.
+    :param stream: the stream on the server, if changes are followed.
     :param gap: why a full backup begins a new stream.
-    :param database_oid: of the source's database, as it was looked at.
-    :param begins: of changes: those up to the snapshot that the job was given, in which it reads
-        the tables that start over.
-    :param postponed: why tables that are to start over have to wait; None: they need not, and changes that such tables
-        come with are backed up together with these.
+    :param begins: back up changes up to the given snapshot, and read there the tables that start over.
+    :param postponed: why tables that start over must wait; None: they are backed up together with the changes.
     """
 
     kind: Literal["snapshot", "changes"] = "snapshot"
@@ -100,7 +93,7 @@ class Decision(Document):
     def handed_over(self) -> Iterator[Mapping[str, str]]:
         """Yield the environment that hands it to a job's driver; it holds no secret.
 
-        It goes by a file: it names each table that is followed, and a variable has 128 KiB at most (execve(2)).
+        It names a file, since the decision names each table and a variable has 128 KiB at most (execve(2)).
         """
         with tempfile.NamedTemporaryFile("w", prefix="holdfast-decision-", suffix=".json") as file:
             file.write(self.model_dump_json())
@@ -108,35 +101,27 @@ class Decision(Document):
             yield {DECISION_VARIABLE: file.name}
 
     @classmethod
-    def given(cls) -> Decision:
-        """Return the decision that this process was handed; without one, that on a full backup.
-
-        :raises UsageError: there is a file, and it describes none.
-        """
-        name = os.environ.get(DECISION_VARIABLE)
-        if name is None:
+    def read(cls, file: str | None) -> Decision:
+        """Return the decision that was handed over in a file, else that on a full backup."""
+        if file is None:
             return cls()
         try:
-            return cls.model_validate_json(Path(name).read_text())
+            return cls.model_validate_json(Path(file).read_text())
         except (OSError, ValueError) as error:
-            raise UsageError("this describes no backup: start jobs by command or operator") from error
+            raise UsageError(f"{file} describes no backup: start jobs with a command or an operator") from error
 
 
 def newest_with_stream(state: State, source: str) -> Placed | None:
-    """Return a source's newest block with a record of its stream.
-
-    Of one commit, the snapshot behind the changes.
-    """
-    found = [placed for placed in blocks_of(state, source) if placed.head.stream]
-    return max(reversed(found), key=lambda placed: placed.number, default=None)
+    """Return a source's newest block with a record of its stream; of one commit, the snapshot after the changes."""
+    recorded = [placed for placed in blocks_of(state, source) if placed.head.stream]
+    return max(reversed(recorded), key=lambda placed: placed.number, default=None)
 
 
-def decide(store: ObjectStore, address: Address, wanted: BackupRequest, say: Callable[[str], None]) -> Decision:
+def decide(store: ObjectStore, address: Address, request: BackupRequest, say: Callable[[str], None]) -> Decision:
     """Decide on a backup, and prepare the source's publication and slot.
 
-    :param say: is told what people should know.
-    :raises RefusedError: the address names another database than that of the backups that are here.
-    :raises RefusedError: changes are wanted and the source cannot be followed; names all that is in the way.
+    :raises RefusedError: the address names another database than that of the archive's backups; or changes are
+        requested and the source cannot be followed: names all obstacles.
     :raises BusyError: open transactions kept the slot from being made.
     """
     archive = Archive.open(store)
@@ -145,110 +130,105 @@ def decide(store: ObjectStore, address: Address, wanted: BackupRequest, say: Cal
             say(f"{remark.what}: {remark.do}")
         for warning in filter(None, (address.tls.warning(), reads_with_replication(address))):
             say(warning)
-        return _decide(archive, address, session, wanted, say)
+        return _decide(archive, address, session, request, say)
 
 
 def _decide(
-    archive: Archive, address: Address, session: Connection, wanted: BackupRequest, say: Callable[[str], None]
+    archive: Archive, address: Address, session: Connection, request: BackupRequest, say: Callable[[str], None]
 ) -> Decision:
-    known = newest_with_stream(archive.state, wanted.source)
-    database_oid, moved = _check_database(archive.state, address, session, wanted)
-    name = streams.stream_name(archive.identity.id, wanted.source)
-    if known is None and wanted.kind != "changes":
-        _tell_what_is_left(session, name, say)
+    newest = newest_with_stream(archive.state, request.source)
+    database_oid, moved = _check_database(archive.state, address, session, request)
+    name = streams.stream_name(archive.identity.id, request.source)
+    if newest is None and request.kind != "changes":
+        _report_unused_slot(session, name, say)
         return Decision()
     catalog = read_catalog(session, read_tables(session), values=False)
-    tables = catalog.with_rows(wanted.tables, wanted.exclude)
+    tables = catalog.with_rows(request.tables, request.exclude)
     gap = ""
-    if known is not None:
-        gap = _why_broken(session, name, archive.state, known) or moved or _why_restart(wanted)
+    if newest is not None:
+        gap = _why_broken(session, name, archive.state, newest) or moved or _why_restart(request)
         if not gap:
-            if wanted.kind != "full":  # where the changes of a stream that is there cannot be read
+            if request.kind != "full":
                 refuse(why_no_decoding(session))
             left_out = {table.oid for table in catalog.with_rows()} - {table.oid for table in tables}
-            stream = without(_kept(session, name, known, tables, wanted, say), set() if wanted.chosen else left_out)
-            born = born_tables(session, archive.state, wanted.source, stream)
+            stream = without(_kept(session, name, newest, tables, request, say), set() if request.chosen else left_out)
+            born = born_tables(session, archive.state, request.source, stream)
             stream = stream.model_copy(update={"born": born})
-            return Decision(kind=_KINDS[wanted.kind], stream=stream, database_oid=database_oid)
-        gap = why_given_up(archive, wanted.source, known.commit) or gap
-        say(f"no changes can be joined to what is here: {gap}")
-        if wanted.kind == "full" and wanted.restart == "no":
+            return Decision(kind=_KINDS[request.kind], stream=stream, database_oid=database_oid)
+        gap = why_given_up(archive, request.source, newest.commit) or gap
+        say(f"no changes can be added to the archive: {gap}")
+        if request.kind == "full" and request.restart == "no":
             return Decision(gap=gap)
-    say("a full backup begins to follow the source's changes")
+    say("taking a full backup; later backups will be incremental")
     try:
         state = streams.open_stream(address, name, tables)
     except RefusedError as error:
-        raise RefusedError(f"{error}. A full backup that follows nothing needs none of that: --kind full") from error
+        raise RefusedError(f"{error}. Without incremental backups, --kind full needs none of that") from error
     return Decision(stream=describe_stream(state, opened=True), gap=gap)
 
 
 def _check_database(
-    state: State, address: Address, session: Connection, wanted: BackupRequest
+    state: State, address: Address, session: Connection, request: BackupRequest
 ) -> tuple[int | None, str]:
     """Check that the address names the database of the earlier backups, or that --moved is given.
 
-    Returns the database's oid, and the difference from before where it is the same one elsewhere; of a first backup
-    nothing.
+    Returns the database's oid, and the difference if it was moved; of a first backup nothing.
     """
-    blocks = blocks_of(state, wanted.source)
+    blocks = blocks_of(state, request.source)
     if not blocks:
-        _check_new_source(state, address, wanted)
+        _check_new_source(state, address, request)
         return None, ""
     system, oid = system_identifier(session), database_oid(session)
     other = _why_other(blocks[-1].head.source, system, oid, address.database)
-    if other and not wanted.moved:
+    if other and not request.moved:
         raise RefusedError(
-            f"{address.url} is not the database that the backups of {wanted.source} here are of: {other}. Mend the "
-            "address, or name the source otherwise; if it is the same database elsewhere (restored, upgraded, moved), "
-            "say so with --moved"
+            f"{address.url} is a different database from the one {request.source} was backed up from: {other}. Correct "
+            "the address, or name the source differently; if it is the same database elsewhere (restored, upgraded, "
+            "moved), add --moved"
         )
     return oid, f"the database was moved: {other}" if other else ""
 
 
-def _check_new_source(state: State, address: Address, wanted: BackupRequest) -> None:
-    """Refuse a source that nobody has called a new one: a wrong address would make it, and its backups look right."""
+def _check_new_source(state: State, address: Address, request: BackupRequest) -> None:
+    """Refuse an unknown source without --new-source: a wrong address would add it, and its backups look right."""
     others = source_names(state)
-    if others and not wanted.new_source:
+    if others and not request.new_source:
         raise RefusedError(
-            f"the archive has backups of {named(others)}, and none of a source {wanted.source!r}: correct the address "
-            f"({address.url}). To add the source, say --new-source, or name it in archives.yaml"
+            f"the archive has backups of {named(others)}, and none of a source {request.source!r}: correct the address "
+            f"({address.url}). To add the source, use --new-source, or name it in archives.yaml"
         )
 
 
 def _why_other(record: SourceRecord, system: str, oid: int, name: str) -> str:
-    """Return the difference between a database and the one of a block; "" where there is none."""
     if record.system_identifier not in (None, system):
-        return f"its server is system {system}, and theirs is {record.system_identifier}"
+        return f"its server is system {system}, the other is {record.system_identifier}"
     if record.database_oid is None:
-        return f"it is called {name}, and theirs is {record.database}" if record.database != name else ""
-    return f"its oid is {oid}, and theirs is {record.database_oid}" if record.database_oid != oid else ""
+        return f"it is called {name}, the other is {record.database}" if record.database != name else ""
+    return f"its oid is {oid}, the other is {record.database_oid}" if record.database_oid != oid else ""
 
 
-def _why_restart(wanted: BackupRequest) -> str:
-    if wanted.restart != "now":
+def _why_restart(request: BackupRequest) -> str:
+    if request.restart != "now":
         return ""
-    return f"a new stream was begun: {wanted.stuck or 'somebody asked for it (--restart-stream)'}"
+    return f"a new stream was begun: {request.stuck or 'as requested (--restart-stream)'}"
 
 
-def _tell_what_is_left(session: Connection, name: str, say: Callable[[str], None]) -> None:
-    """Report a slot of a first backup that ended before its commit.
-
-    Nobody reads the slot, and it keeps the log.
-    """
-    found = session.execute("select from pg_catalog.pg_replication_slots where slot_name = %s", (name,)).fetchone()
-    if found is not None:
+def _report_unused_slot(session: Connection, name: str, say: Callable[[str], None]) -> None:
+    """Report the slot of a first backup that ended before its commit: it keeps the log."""
+    slot = session.execute("select from pg_catalog.pg_replication_slots where slot_name = %s", (name,)).fetchone()
+    if slot is not None:
         say(
-            f"slot {name} is there, but no backup here follows it, and the server keeps its log for it: "
-            "begin to follow the source with --kind changes, or drop it with holdfast source remove"
+            f"slot {name} exists, but no backup in this archive uses it, and the server keeps its log for it: use it "
+            "with --kind changes, or drop it with holdfast source remove"
         )
 
 
-def expected_stream(state: State, known: Placed, name: str) -> ExpectedStream | None:
-    """Return the state of a stream that can continue the archive's changes; None where none can.
+def expected_stream(state: State, newest: Placed, name: str) -> ExpectedStream | None:
+    """Return the state of a stream that can continue the archive's changes, if one can.
 
-    :param known: the newest block with a record of it.
+    :param newest: the newest block with a record of it.
     """
-    block = known.head
+    block = newest.head
     position = state.streams.get(block.source.name)
     if block.stream is None or position is None:
         return None
@@ -262,46 +242,43 @@ def expected_stream(state: State, known: Placed, name: str) -> ExpectedStream | 
     )
 
 
-def _why_broken(session: Connection, name: str, state: State, known: Placed) -> str:
-    if known.head.stream is None:
+def _why_broken(session: Connection, name: str, state: State, newest: Placed) -> str:
+    if newest.head.stream is None:
         return ""
-    if (expected := expected_stream(state, known, name)) is None:
-        return f"the changes before the full backup of commit {known.number} were given up"
+    if (expected := expected_stream(state, newest, name)) is None:
+        return f"the changes before the full backup of commit {newest.number} were given up"
     return why_broken(expected, look(session, name), system_identifier(session))
 
 
 _KINDS: Mapping[Kind, Literal["snapshot", "changes"]] = {"auto": "changes", "changes": "changes", "full": "snapshot"}
-"""What is made of a source that is followed."""
+"""The kind of a backup of a source that is followed."""
 
 
 def _kept(
     session: Connection,
     name: str,
-    known: Placed,
+    newest: Placed,
     tables: Sequence[Table],
-    wanted: BackupRequest,
+    request: BackupRequest,
     say: Callable[[str], None],
 ) -> Stream:
-    """Make a stream follow the wanted tables, as far as that is possible now."""
+    """Make a stream follow the requested tables, as far as that is possible now."""
     state = look(session, name)
-    if state is None or known.block.stream is None:
-        raise HoldfastError(f"slot {name} was dropped by somebody just now: start again")
-    if warning := retention_warning(state, wanted.max_retained_bytes or MAX_RETAINED_BYTES):
+    if state is None or newest.block.stream is None:
+        raise HoldfastError(f"slot {name} was dropped just now: start again")
+    if warning := retention_warning(state, request.max_retained_bytes or MAX_RETAINED_BYTES):
         say(warning)
-    if not wanted.chosen:
+    if not request.chosen:
         try:
             return describe_stream(streams.keep(session, name, tables))
         except (BusyError, RefusedError) as error:
-            # The other tables' changes are backed up all the same, so that the log they are in can go.
-            say(f"what is followed stays as it is for now: {error}")
-    return describe_stream(state).model_copy(update={"not_followed": known.block.stream.not_followed})
+            # Changes of the other tables are backed up, so that their log can be removed.
+            say(f"the followed tables stay as they are for now: {error}")
+    return describe_stream(state).model_copy(update={"not_followed": newest.block.stream.not_followed})
 
 
 def without(stream: Stream, left_out: Collection[int]) -> Stream:
-    """Return a stream without some of its tables.
-
-    A partition is published with its root, also where it is not wanted.
-    """
+    """Return a stream without some of its tables: a partition is published with its root, requested or not."""
     followed = {oid: entry for oid, entry in stream.followed.items() if oid not in left_out}
     return stream.model_copy(update={"followed": followed})
 
@@ -311,8 +288,8 @@ def born_tables(session: Connection, state: State, source: str, stream: Stream) 
     tip = stream_tip(state, source)
     if tip is None or not tip.head.is_cut or tip.head.stream is None or not tip.head.stream.snapshot:
         return ()
-    found = streams.born_since(session, stream.publication_oid, tip.head.stream.snapshot)
-    return tuple(Born(**each._asdict()) for each in found if each.oid in stream.followed)
+    born = streams.born_since(session, stream.publication_oid, tip.head.stream.snapshot)
+    return tuple(Born(**table._asdict()) for table in born if table.oid in stream.followed)
 
 
 def describe_stream(state: StreamState, *, opened: bool = False) -> Stream:

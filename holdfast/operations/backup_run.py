@@ -1,8 +1,7 @@
 """The run of a backup: its held snapshot, its jobs, and their restarts.
 
-A snapshot lives as long as the session that holds it. Held by the process that starts the backup, beside the
-locks, it outlives the job's driver, so another driver goes on from the pieces that are finished. Where the session was
-cut, the rows that were read cannot be joined with any later snapshot.
+A snapshot lives as long as the session that holds it. The process that starts the backup holds it, so another driver
+can continue a killed job. If that session is cut, the rows cannot be joined with a later snapshot.
 """
 
 from __future__ import annotations
@@ -52,18 +51,18 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 ATTEMPTS = 3
-"""So many times a job is started, at most: what ends it each time would end it again."""
+"""Maximum number of starts of a job."""
 
 RETURN_S = 60.0
-"""A server that was restarted has so long to answer again."""
+"""Seconds for a restarted server to answer."""
 
 _SHOWN = 200
 
 
-def needs_spark(archive: Archive, address: Address, wanted: BackupRequest, *, on_cluster: bool) -> bool:
+def needs_spark(archive: Archive, address: Address, request: BackupRequest, *, on_cluster: bool) -> bool:
     """Return whether a backup needs Spark in any state of the source: it takes a snapshot of a large database."""
-    known = newest_with_stream(archive.state, wanted.source)
-    if wanted.kind != "full" and wanted.restart != "now" and known is not None:
+    known = newest_with_stream(archive.state, request.source)
+    if request.kind != "full" and request.restart != "now" and known is not None:
         return False
     return choose_executor("backup", database_bytes=database_bytes(address), on_cluster=on_cluster).executor == "spark"
 
@@ -73,7 +72,7 @@ def run_to_the_end(
     run: str,
     address: Address,
     *,
-    wanted: BackupRequest,
+    request: BackupRequest,
     attempt: Callable[[Mapping[str, str]], str],
     say: Callable[[str], None] = lambda words: None,
     note: Callable[[str], None] = lambda words: None,
@@ -84,38 +83,30 @@ def run_to_the_end(
 ) -> None:
     """Run a backup's job until it has reported a result or an error of its own.
 
-    A full one works in a snapshot that is held meanwhile. One of changes may find tables that start over: a job then
-    works in such a snapshot, too, and commits the changes up to it together with the rows of those tables. Where that
-    cannot be, the changes are backed up alone, and the tables wait.
+    A full backup works in a held snapshot. If an incremental one finds tables that start over, another job backs up
+    the changes up to such a snapshot with those tables' rows; where that fails, the changes alone, and the tables wait.
 
-    :param address: of the source.
-    :param attempt: runs the job once, with these environment variables, until none of its processes is left;
-        returns the sentence that its driver ended with, if there is one; raises `SparkNeededError` where it hands
-        itself over to Spark.
-    :param say: is called with what happens beside the job's own progress, which the run's records have, too.
-    :param note: is called with where each job runs.
-    :param coordination: address of the store with the update log, where the archive is a replica; None for what the
-        environment says.
-    :param wait: seconds for a backup of the source through another replica, and for locks that others hold on this one.
-    :param executor: where its jobs are to run.
-    :param on_cluster: Spark's workers are on other machines.
-    :raises RefusedError, BusyError: no snapshot could be taken, or the source cannot be followed; or it is being backed
+    :param attempt: runs the job once, with these environment variables, until none of its processes runs; returns the
+        sentence that its driver ended with; raises `SparkNeededError` for a hand-over to Spark.
+    :param say: takes messages, which the run's records have, too; `note`: the executor of each job.
+    :param wait: seconds for a backup of the source through another replica, and for locks of others.
+    :raises RefusedError, BusyError: no snapshot could be taken, the source cannot be followed, or it is being backed
         up through another replica.
-    :raises ReportedError: changes were backed up, and tables wait that are to start over.
+    :raises ReportedError: changes were backed up, and tables wait to start over.
     """
     with ExitStack() as taken:
         with _failure_recorded(store, run):
             turn = source_taken(
-                store, wanted.source, run, coordination, quorum_request=wanted.quorum_request, wait=wait, say=say
+                store, request.source, run, coordination, quorum_request=request.quorum_request, wait=wait, say=say
             )
             settle = taken.enter_context(turn)
-            decision = _decide(store, address, wanted, say)
-        jobs = _Jobs(store, run, address, attempt, say, note, executor, on_cluster, ddl_waits=wanted.ddl == "wait")
+            decision = _decide(store, address, request, say)
+        jobs = _Jobs(store, run, address, attempt, say, note, executor, on_cluster, ddl_waits=request.ddl == "wait")
         _run_jobs(jobs, decision, settle)
-        if wanted.restart == "stuck" and (stuck := jobs.stuck):
+        if request.restart == "stuck" and (stuck := jobs.stuck):
             with _failure_recorded(store, run):
-                again = wanted.with_values(restart_stream="now", stuck=stuck)
-                decision = _decide(store, address, again, say)
+                restarted = request.with_values(restart_stream="now", stuck=stuck)
+                decision = _decide(store, address, restarted, say)
             jobs.snapshot(decision)
 
 
@@ -128,21 +119,18 @@ def confirm(
     coordination: AnyAddress = None,
     patience: float = math.inf,
 ) -> dict[str, Any]:
-    """Wait for the quorum of a backup, and release the log of archived changes on its server.
+    """Wait for the quorum of a backup without a lock, and release the log of archived changes on its server.
 
-    The caller holds no lock.
-
-    :param result: of the backup's job. What is returned says which replicas have it, too.
-    :param say: is called with what is waited for.
-    :param patience: seconds; the quorum's own deadline ends the wait in any case.
-    :raises QuorumFailedError: too few replicas had it in time: it was taken back.
+    :param result: of the backup's job; it is returned with the replicas that have the backup.
+    :param patience: seconds; the quorum's own deadline ends the wait, too.
+    :raises QuorumFailedError: too few replicas had it in time, so the backup does not count.
     :raises BusyError: it is still pending when the patience is over.
     """
     reached = await_quorum(store, str(result["block"]), address=coordination, say=say, patience=patience)
     try:
         _let_go(store, address, result)
     except (HoldfastError, StoreError, psycopg.Error) as error:
-        say(f"the source keeps the log that is archived until the next backup: {sentence(error)}")
+        say(f"the source keeps the archived log until the next backup: {sentence(error)}")
     return {**result, "quorum": reached}
 
 
@@ -155,17 +143,14 @@ def _let_go(store: ObjectStore, address: Address, result: Mapping[str, Any]) -> 
 
 
 def _run_jobs(jobs: _Jobs, decision: Decision, settle: Callable[[], None]) -> None:
-    """Run the jobs of a backup.
-
-    :param settle: waits until what one of them has committed counts.
-    """
+    """Run the jobs of a backup; `settle` waits until a commit counts."""
     if decision.kind == "snapshot":
         jobs.snapshot(decision)
         return
     if begin := jobs.changes(decision):
-        jobs.say(f"a snapshot is taken of {named([f'{table} ({reason})' for table, reason in begin.items()])}")
+        jobs.say(f"taking a snapshot of {named([f'{table} ({reason})' for table, reason in begin.items()])}")
         jobs.settled(settle)
-        jobs.begin_anew(decision)
+        jobs.start_over(decision)
     waiting = jobs.waiting()
     if waiting:
         jobs.settled(settle)
@@ -198,8 +183,8 @@ class _Jobs:
             _tell(self.store, self.run, f"{_why(record, '')} (attempt {number} of {ATTEMPTS})", self.say)
         return {}
 
-    def begin_anew(self, decision: Decision) -> None:
-        """Back up changes up to a snapshot, with the tables that start over; else the changes alone."""
+    def start_over(self, decision: Decision) -> None:
+        """Back up changes up to a snapshot with the tables that start over, or else the changes alone."""
         before = self._last()
         try:
             words = self.snapshot(decision.model_copy(update={"begins": True}))
@@ -209,43 +194,36 @@ class _Jobs:
             if self._last() != before:
                 return
             postponed = Postponed(reason=words or "its job did not start")
-        self.say(f"the changes are backed up without the tables that begin anew: {postponed.reason}")
+        self.say(f"the changes are backed up without the tables that start over: {postponed.reason}")
         self.changes(decision.model_copy(update={"postponed": postponed}))
 
     @property
     def stuck(self) -> str:
-        """The last job's reason why no incremental backup can continue, or ""."""
+        """Return the last job's reason why no incremental backup can continue, or ""."""
         record = self._last()
         failed = record is not None and record.error is not None and record.error.type == UndecodableError.__name__
         return record.error.message if failed and record and record.error else ""
 
     def waiting(self) -> tuple[WaitingTable, ...]:
-        """Return the tables that wait to start over, from the last job's result."""
         record = self._last()
         if record is None or record.state != "succeeded" or record.result is None:
             return ()
         return tuple(WaitingTable.model_validate(each) for each in record.result.get("waiting", ()))
 
     def fail_for(self, waiting: Sequence[WaitingTable]) -> None:
-        """Fail the run for its waiting tables, and report the changes that were backed up.
-
-        :raises ReportedError: always: with exit code 5 where somebody has to do something, else 1.
-        """
+        """Fail the run for its waiting tables: with exit code 5 if one needs a person, else 1."""
         record = self._last()
         result = (record.result if record else None) or {}
-        tables = [f"{each.table}, whose rows are known up to {iso(each.since)} ({each.reason})" for each in waiting]
+        tables = [f"{each.table}, which has no rows since {iso(each.since)} ({each.reason})" for each in waiting]
         with _failure_recorded(self.store, self.run):
             raise ReportedError(
-                f"commit {result.get('commit')} has the changes up to {result.get('restorable_to')}, but without "
+                f"commit {result.get('commit')} has the changes up to {result.get('restorable_to')}, except "
                 f"{named(tables)}; the next backup tries these again",
                 RefusedError.exit_code if any(each.act for each in waiting) else HoldfastError.exit_code,
             )
 
     def snapshot(self, decision: Decision) -> str:
-        """Back up in a snapshot that outlives the job's driver.
-
-        Returns the sentence that the last driver ended with.
-        """
+        """Back up in a snapshot that outlives the job's driver; return the last driver's final sentence."""
         store, run, address = self.store, self.run, self.address
         with ExitStack() as holding:
             held = _hold(store, run, lambda: _take(address, holding, self.ddl_waits))
@@ -266,14 +244,7 @@ class _Jobs:
     def _run(
         self, decision: Decision, environment: Mapping[str, str] | None = None, *, reads_log: bool = False
     ) -> tuple[str, RunRecord | None]:
-        """Run a job once, by the executor chosen for it.
-
-        Returns the sentence that its driver ended with, and its newest record: None where it wrote none, since it did
-        not begin.
-
-        :param environment: what it needs beside the decision.
-        :param reads_log: it backs up changes.
-        """
+        """Run a job once; return its driver's final sentence, and its newest record unless it did not begin."""
         before: RunRecord | None = None
 
         def start(more: Mapping[str, str]) -> str:
@@ -300,24 +271,18 @@ class _Jobs:
         )
 
     def settled(self, settle: Callable[[], None]) -> None:
-        """Wait until the commit counts; the run's records report a failure of that."""
+        """Wait until the commit counts, and record a failure of that."""
         with _failure_recorded(self.store, self.run):
             settle()
 
-    def succeeded(self) -> bool:
-        """Return whether the last job succeeded."""
-        record = self._last()
-        return record is not None and record.state == "succeeded"
-
     def _last(self) -> RunRecord | None:
-        """Return the newest record of the run; None where it cannot be read."""
+        """Return the newest record of the run, if it can be read."""
         with suppress(HoldfastError, StoreError):
             return read_last(self.store, self.run)
         return None
 
 
 def _patiently() -> Retrying:
-    """Return what tries again for RETURN_S after failures that another try may mend."""
     return Retrying(
         retry=retry_if_exception(lambda error: isinstance(error, HoldfastError) and exit_code_of(error) == 1),
         wait=wait_fixed(1),
@@ -342,34 +307,34 @@ def _failure_recorded(store: ObjectStore, run: str) -> Iterator[None]:
         raise
 
 
-def _decide(store: ObjectStore, address: Address, wanted: BackupRequest, say: Callable[[str], None]) -> Decision:
+def _decide(store: ObjectStore, address: Address, request: BackupRequest, say: Callable[[str], None]) -> Decision:
     try:
-        return decide(store, address, wanted, say)
+        return decide(store, address, request, say)
     except psycopg.Error as error:
-        raise server_error(f"{address.url} could not be looked at", error) from error
+        raise server_error(f"{address.url} could not be examined", error) from error
 
 
 def _log_bytes(address: Address, begin: str) -> int:
-    with _looking(address) as session:
+    with _examining(address) as session:
         _, end = flush_position(session)
     return max(parse_position(end) - parse_position(begin), 0)
 
 
 def database_bytes(address: Address) -> int:
     """Return the bytes of a database with its indexes."""
-    with _looking(address) as session:
+    with _examining(address) as session:
         # Unlike the size of a table, this waits for no lock.
         row = session.execute("select pg_catalog.pg_database_size(pg_catalog.current_database())").fetchone()
     return int(row[0]) if row else 0
 
 
 @contextmanager
-def _looking(address: Address) -> Iterator[psycopg.Connection[Any]]:
+def _examining(address: Address) -> Iterator[psycopg.Connection[Any]]:
     try:
         with connect(address) as session:
             yield session
     except psycopg.Error as error:
-        raise server_error(f"{address.url} could not be looked at", error) from error
+        raise server_error(f"{address.url} could not be examined", error) from error
 
 
 def _take(address: Address, holding: ExitStack, ddl_waits: bool) -> HeldSnapshot:
@@ -383,7 +348,7 @@ def _take(address: Address, holding: ExitStack, ddl_waits: bool) -> HeldSnapshot
 
 
 def _has_snapshot(store: ObjectStore, run: str) -> bool:
-    """Return whether a run has committed its snapshot; also True where that is unknown."""
+    """Return whether a run has committed its snapshot, or that is unknown."""
     with suppress(HoldfastError, StoreError):
         blocks = Archive.open(store).state.blocks.values()
         return any(placed.head.run == run and placed.head.kind == "snapshot" for placed in blocks)
@@ -405,10 +370,10 @@ def _failed(record: RunRecord) -> bool:
 def _why(record: RunRecord, gone: str) -> str:
     if gone:
         return (
-            "starting again from nothing: the session that held the snapshot was cut "
-            f"({gone[:_SHOWN]}), and what was read in it cannot be joined with a new one"
+            "starting again from the beginning: the session that held the snapshot was cut "
+            f"({gone[:_SHOWN]}), and its rows cannot be joined with a new snapshot"
         )
-    return f"the job was ended from outside while {record.step}: starting it again"
+    return f"the job was killed while {record.step}: starting it again"
 
 
 def _tell(store: ObjectStore, run: str, words: str, say: Callable[[str], None]) -> None:

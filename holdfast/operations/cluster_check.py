@@ -26,41 +26,36 @@ if TYPE_CHECKING:
     from holdfast.storage import SealedStore
 
 SOURCES_VARIABLE: Final = "HOLDFAST_CHECKED_SOURCES"
-"""Name, URL and password of each source that workers are to try, as JSON."""
-
-MASTER_VARIABLE: Final = "HOLDFAST_SPARK_MASTER"
+"""Name, URL and password of each source that workers must reach, as JSON."""
 
 CONNECT_S: Final = 5.0
-"""Spark itself asks a master that does not answer for a minute."""
+"""Spark itself tries for a minute to reach a master."""
 
 _CONF: Final = {
-    # Ours is not there where Holdfast is missing, which is to be found out.
+    # Ours is missing where Holdfast is, which is one of the findings.
     "spark.python.daemon.module": "pyspark.daemon",
-    # Else executors come only once there is more to do than there are.
+    # Otherwise Spark starts executors only for more work.
     "spark.dynamicAllocation.enabled": "false",
-    # A worker's process has one environment, and each question one of its own.
+    # Each question needs a process with its own environment.
     "spark.python.worker.reuse": "false",
 }
 
 
 def cluster_master() -> str:
-    """Return the URL of the cluster's master that jobs of this environment go to.
-
-    :raises UsageError: they go to none.
-    """
-    master = os.environ.get(MASTER_VARIABLE, "")
+    """Return the URL of the cluster's master that jobs go to; raises UsageError if they run on this machine."""
+    master = os.environ.get(job_process.MASTER_VARIABLE, "")
     if not master or master.startswith("local"):
         raise UsageError(
-            f"jobs run on this machine here ({MASTER_VARIABLE} is {master or 'not set'}): set it to the cluster's "
-            "master, such as spark://host:7077 (in Airflow, the host of the Spark connection says it)"
+            f"jobs run on this machine ({job_process.MASTER_VARIABLE} is {master or 'not set'}): set it to the "
+            "cluster's master, such as spark://host:7077 (in Airflow, to the host of the Spark connection)"
         )
     return master
 
 
 def check_cluster(master: str, store: SealedStore, sources: Mapping[str, Address]) -> Iterator[DoctorFinding]:
-    """Run the job, and yield what it finds; a job that fails is a finding, too.
+    """Run the job, and yield its findings; a job that fails is one, too.
 
-    :param sources: by name, which each worker is to reach.
+    :param sources: that each worker must reach, by name.
     """
     if forced_executor() == "inline":
         yield DoctorFinding("executor", f"{FORCED_VARIABLE} is inline", "unset it: no job goes to the cluster")
@@ -72,10 +67,6 @@ def check_cluster(master: str, store: SealedStore, sources: Mapping[str, Address
 
 
 def _check_master(master: str) -> None:
-    """Check that a standalone cluster's master can be reached.
-
-    :raises HoldfastError: none can.
-    """
     if not master.startswith("spark://"):
         return
     failures = []
@@ -88,7 +79,7 @@ def _check_master(master: str) -> None:
         else:
             return
     raise HoldfastError(
-        f"no master answers ({'; '.join(failures)}): check {MASTER_VARIABLE}, the network, and whether it runs"
+        f"no master answers ({'; '.join(failures)}): check {job_process.MASTER_VARIABLE}, the network, and that it runs"
     )
 
 
@@ -100,16 +91,16 @@ def _run(master: str, store: SealedStore, sources: Mapping[str, Address]) -> lis
         environment = {
             **job_process.job_environment(None, None, None, keys=ArchiveKeys(store.key, store.signing)),
             job_process.RECORDS_VARIABLE: folder,
-            SOURCES_VARIABLE: json.dumps([[name, each.url, each.password] for name, each in sources.items()]),
+            SOURCES_VARIABLE: json.dumps([[name, source.url, source.password] for name, source in sources.items()]),
         }
         code = job_process.submit(
             operation, ["--archive", store.url, "--run", run], environment, master=master, conf=_CONF, log=log
         )
         record = read_last(open_url(folder), run)
-        said = log.read_text(errors="replace")
+        output = log.read_text(errors="replace")
     if record is not None and record.result is not None:
         return [DoctorFinding.described(each) for each in record.result["findings"]]
     if record is not None and record.error is not None:
         raise HoldfastError(record.error.message)
-    last = last_words(said, operation) or f"the job {JobEnd(code).how} ({' | '.join(said.splitlines()[-3:])})"
+    last = last_words(output, operation) or f"the job {JobEnd(code).how} ({' | '.join(output.splitlines()[-3:])})"
     raise HoldfastError(last)

@@ -1,4 +1,4 @@
-"""Checks of a job's database before its locks: its pg_dump has the TLS that it needs, or it is free for a restore."""
+"""Checks of a job's database before its locks."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
 
 def check_dumper(address: Address) -> None:
-    """Refuse a backup whose pg_dump lacks TLS that is asked for.
+    """Refuse a backup whose pg_dump lacks the TLS that the source's address needs.
 
-    :param address: of the source.
-    :raises RefusedError: it was built without TLS; says which one to install.
+    :raises RefusedError: it was built without TLS; names one to install.
     """
     tls = address.tls
     if not tls.is_required or find_program("pg_dump", at_least=NEWEST, tls=tls):
@@ -35,9 +34,9 @@ def check_dumper(address: Address) -> None:
 def check_target_is_free(address: Address, request: RestoreRequest) -> None:
     """Refuse a target that is not empty, where a restore needs an empty one.
 
-    The job looks again, under its own lock. One that goes on with an unfinished restore is for the job to judge.
+    The job checks again, under its own lock, and judges a target with an unfinished restore.
 
-    :raises RefusedError: something is there; names it.
+    :raises RefusedError: names the objects in it.
     """
     if request.is_beside:
         return

@@ -1,7 +1,7 @@
 """The choice of a job's executor: Spark, or inline, in one child process without Java.
 
-Starting Spark costs five CPU seconds and a Java process, whatever the job has to do. Where there is nothing to spread,
-the same application runs inline; the process that holds the locks never runs it itself.
+Starting Spark costs five CPU seconds and a Java process. Where there is nothing to spread, the same application runs
+inline; the process that holds the locks never runs it itself.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _T = TypeVar("_T")
 Executor = Literal["auto", "inline", "spark"]
 
 FORCED_VARIABLE: Final = "HOLDFAST_EXECUTOR"
-"""People's word: `inline`, `spark`, or `auto`, which is the default."""
+"""The user's choice: `inline`, `spark`, or `auto`, which is the default."""
 
 JOB_VARIABLE: Final = "HOLDFAST_JOB_EXECUTOR"
-"""The parent's word to a job: `spark`, `inline`, or `bounded`, which is inline up to a bound."""
+"""The parent's choice: `spark`, `inline`, or `bounded`, which is inline up to a bound."""
 
 HAND_OVER: Final = 75
-"""Exit code of a bounded job that has met more than its bound and did none of it. Source: sysexits.h, EX_TEMPFAIL."""
+"""Exit code of a bounded job that did nothing, since it met more than its bound. Source: sysexits.h, EX_TEMPFAIL."""
 
 INLINE_LOG_BYTES: Final = 32 << 20
-"""Of a source's log: a backup reads more than this by Spark."""
+"""The most of a source's log that a backup reads inline."""
 
 INLINE_DATABASE_BYTES: Final = 256 << 20
 """Of a source's database, with its indexes: a full backup reads a larger one by Spark.
@@ -38,31 +38,27 @@ Reading so much takes less than Spark's start does.
 """
 
 INLINE_CHANGES: Final = 100_000
-"""Messages of a source's log, at most, in one window of a bounded job."""
+"""The most messages of a source's log in one window of a bounded job."""
 
 INLINE_STORED_BYTES: Final = 48 << 20
-"""Of stored files that the tasks of a bounded job read, all together."""
+"""The most stored bytes that all tasks of a bounded job read."""
 
 _DRIVER_ALONE: Final = frozenset({"truncation", "vacuum", "migration"})
 """Operations without tasks."""
 
 _LOOKS_FIRST: Final = {"compaction": "there may be little to do", "restore": "it is planned first, and may be small"}
-"""Operations whose driver finds out under its locks how much there is to do, and whether it may be done."""
+"""Operations whose driver learns under its locks how much there is to do."""
 
 
 @dataclass(frozen=True)
 class ExecutorChoice:
-    """An executor for one job, with the reason for it.
-
-    :param bounded: inline, but what is more than the bound is handed over to Spark.
-    """
+    """An executor for one job, with the reason; a bounded inline job hands more than its bound over to Spark."""
 
     executor: Literal["inline", "spark"]
     reason: str
     bounded: bool = False
 
     def environment(self) -> dict[str, str]:
-        """Return the environment variable that passes the choice to the job."""
         return {JOB_VARIABLE: "bounded" if self.bounded else self.executor}
 
     def __str__(self) -> str:
@@ -70,15 +66,11 @@ class ExecutorChoice:
 
 
 def forced_executor(given: str | None = None) -> Executor:
-    """Return the requested executor.
-
-    :param given: goes before the environment's HOLDFAST_EXECUTOR.
-    :raises UsageError: there is no such executor.
-    """
-    wanted = (given or os.environ.get(FORCED_VARIABLE) or "auto").strip().lower()
-    if wanted not in get_args(Executor):
-        raise UsageError(f"{wanted!r} is no executor: {FORCED_VARIABLE} is auto, inline or spark")
-    return cast("Executor", wanted)
+    """Return the requested executor: the given one, else HOLDFAST_EXECUTOR. Raises UsageError for an unknown one."""
+    executor = (given or os.environ.get(FORCED_VARIABLE) or "auto").strip().lower()
+    if executor not in get_args(Executor):
+        raise UsageError(f"{executor!r} is no executor: {FORCED_VARIABLE} is auto, inline or spark")
+    return cast("Executor", executor)
 
 
 def choose_executor(
@@ -92,12 +84,10 @@ def choose_executor(
 ) -> ExecutorChoice:
     """Choose the executor of a job.
 
-    :param operation: names its application.
-    :param forced: the requested executor; "auto" leaves it to what the job has to do.
-    :param log_bytes: of the source's log that a backup of changes reads; None: the job reads something else.
-    :param database_bytes: size of the database that a full backup reads; None: it reads none, or this is not known yet.
+    :param log_bytes: bytes of the source's log that an incremental backup reads.
+    :param database_bytes: size of the database that a full backup reads; None: it reads none, or it is not known yet.
     :param on_cluster: Spark's workers are on other machines, and read any full backup.
-    :param reads_files: a verification reads the files' bytes.
+    :param reads_files: whether a verification reads the files' bytes.
     """
     if forced != "auto":
         return ExecutorChoice(forced, f"{FORCED_VARIABLE} or the operator says so")
@@ -121,27 +111,21 @@ def choose_executor(
 
 
 def run_chosen(choice: ExecutorChoice, run: Callable[[Mapping[str, str]], _T], note: Callable[[str], None]) -> _T:
-    """Run a job by the chosen executor, and by Spark where it hands itself over.
+    """Run a job by the chosen executor, and by Spark if it hands itself over.
 
-    :param run: runs it once, with these environment variables; raises `SparkNeededError` where it hands itself over.
-    :param note: is told the choice.
+    :param run: runs it once, with these environment variables; raises `SparkNeededError` for the hand-over.
     """
     note(str(choice))
     try:
         return run(choice.environment())
     except SparkNeededError as error:
-        # It is not tried a third time: Spark hands nothing over.
         by_spark = ExecutorChoice("spark", f"{error} after all")
         note(str(by_spark))
         return run(by_spark.environment())
 
 
 def check_hand_over(application: str, code: int) -> None:
-    """Raise if a job has handed itself over to Spark.
-
-    :param code: its exit code.
-    :raises SparkNeededError: none of what it was to do was done.
-    """
+    """Raise SparkNeededError for the exit code of a job that did nothing and handed itself over to Spark."""
     if code == HAND_OVER:
         raise SparkNeededError(f"this {application} has more to do than small work")
 

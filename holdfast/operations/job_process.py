@@ -1,7 +1,6 @@
 """Processes of our Spark applications, and their arguments and environment without visible secrets.
 
-Addresses and names go as arguments; the password and the locks go by environment, never through
-Spark's `conf` or arguments, which are logged.
+Addresses and names are arguments. Passwords and locks are in the environment: arguments and Spark's `conf` are logged.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ if TYPE_CHECKING:
 
 LOCKS_VARIABLE = "HOLDFAST_LOCKS"
 RECORDS_VARIABLE = "HOLDFAST_RECORDS"
-"""Where a job that works without locks writes its records: the archive may not be writable."""
+"""The folder for records of a job that writes nothing to the archive."""
 PARENT_VARIABLE = "HOLDFAST_PARENT"
 WAIT_VARIABLE = "HOLDFAST_WAIT"
-"""Time in seconds that a job may wait for locks of others on its replica, beside those that it is given."""
+"""Seconds that a job may wait for further locks on its replica."""
 LOCAL_VARIABLE = "HOLDFAST_LOCAL"
-"""Said to a driver whose workers are on its own machine."""
+"""Set for a driver whose workers are on its own machine."""
 SNAPSHOT_VARIABLE = "HOLDFAST_SNAPSHOT"
 DECISION_VARIABLE = "HOLDFAST_DECISION"
 URL_VARIABLES = {"source": "HOLDFAST_SOURCE_URL", "target": "HOLDFAST_TARGET_URL"}
@@ -49,7 +48,14 @@ URL_VARIABLES = {"source": "HOLDFAST_SOURCE_URL", "target": "HOLDFAST_TARGET_URL
 DRIVER_OPTIONS = "spark.driver.defaultJavaOptions"
 
 OF_WORKERS = "spark.executorEnv."
-"""How settings of Spark begin that are variables of its workers' environment."""
+"""Prefix of Spark's settings for variables of its workers' environment."""
+
+WORKERS = {
+    # By default glibc returns the memory of each of numpy's arrays at once, and gets it again for the next one.
+    "MALLOC_MMAP_THRESHOLD_": str(8 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
+}
+"""Variables of Spark's Python workers, read when a process starts."""
 
 SPARK_CONF = {
     "spark.ui.enabled": "false",
@@ -62,11 +68,11 @@ SPARK_CONF = {
     "spark.executor.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
     **{f"{OF_WORKERS}{name}": value for name, value in PYTHON_SETTINGS.items()},
 }
-"""What every application of ours is submitted with."""
+"""Spark's configuration of every application."""
 
 
 def classes_file() -> Path | None:
-    """Return the file of shared classes for this environment's Spark; None where Spark lies elsewhere."""
+    """Return the file of shared classes for this environment's Spark, if it has one."""
     try:
         version = metadata.version("pyspark")
     except metadata.PackageNotFoundError:
@@ -75,14 +81,11 @@ def classes_file() -> Path | None:
 
 
 def spark_conf() -> dict[str, str]:
-    """Return the Spark configuration of every application.
-
-    It uses the shared classes where `holdfast.spark_classes` has been run.
-    """
+    """Return the configuration of every application, with the shared classes that `holdfast.spark_classes` made."""
     file = classes_file()
     if file is None or not file.exists():
         return dict(SPARK_CONF)
-    # Java says at length where they do not fit, and goes on without them.
+    # Without these options Java logs at length where they do not fit.
     prepared = f'"-XX:SharedArchiveFile={file}" -Xlog:cds*=off -Xlog:class+path=off'
     return {**SPARK_CONF, DRIVER_OPTIONS: f"{SPARK_CONF[DRIVER_OPTIONS]} {prepared}"}
 
@@ -90,39 +93,37 @@ def spark_conf() -> dict[str, str]:
 JAVA_VERSIONS = (17, 21)
 """What Spark 4.2 runs on."""
 
+MASTER_VARIABLE = "HOLDFAST_SPARK_MASTER"
 DEFAULT_MASTER = "local[*,4]"
 """All cores of this machine, each task tried up to four times."""
 
 
 def find_application(name: str) -> Path:
-    """Return the path of a Spark application, such as `backup`, without importing it.
-
-    :raises HoldfastError: it is not installed.
-    """
+    """Return the path of a Spark application, such as `backup`; raises HoldfastError if it is not installed."""
     spec = importlib.util.find_spec("sparkjobs")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         path = Path(folder) / f"{name}.py"
         if path.exists():
             return path
-    raise HoldfastError(f"the Spark application {name} is not installed: install the holdfast wheel whole")
+    raise HoldfastError(f"the Spark application {name} is missing: install the whole holdfast wheel")
 
 
 def new_run_id(prefix: str) -> str:
-    """Return a name for a run that no other run has; it begins with `prefix` and sorts by time."""
+    """Return a unique name for a run, which begins with `prefix` and sorts by time."""
     clean = re.sub(r"[^A-Za-z0-9._-]+", "-", prefix).strip("-.") or "run"
     return f"{clean[:150]}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}.{secrets.token_hex(3)}"
 
 
 def process_start(pid: int) -> str | None:
-    """Return when a process started (clock ticks since boot), or None if there is none that runs.
+    """Return when a running process started (clock ticks since boot); None if it does not run.
 
-    With the pid it names a process for good: pids are used again. Source: proc(5), fields 3 and 22 of stat.
+    Pids are used again; pid and start are unique. Source: proc(5), fields 3 and 22 of stat.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in "ZX" else fields[19]  # one that nobody has waited for has ended all the same
+    return None if fields[0] in "ZX" else fields[19]  # a zombie has ended
 
 
 def job_path() -> str:
@@ -140,10 +141,8 @@ def job_environment(
 ) -> dict[str, str]:
     """Return the environment variables of a job.
 
-    :param url: of the database, without a password; None for a job that works on the archive alone.
-    :param locks: what it works under; None for one that needs none.
-    :param role: whether the database is read (`source`) or written (`target`).
-    :param keys: of the archive; what they leave out is as this process's environment says.
+    :param url: of its database, without a password; `role` says whether that is read or written.
+    :param keys: of the archive; others come from this process's environment.
     """
     python = sys.executable
     environment = {
@@ -167,30 +166,27 @@ def job_environment(
 
 def spark_master() -> str:
     """Return the master URL of the Spark that commands use."""
-    return os.environ.get("HOLDFAST_SPARK_MASTER", DEFAULT_MASTER)
+    return os.environ.get(MASTER_VARIABLE, DEFAULT_MASTER)
 
 
 def local_environment(master: str) -> dict[str, str]:
-    """Return the variables that keep a local Spark (`local[…]`) from listening outside of this machine."""
+    """Return the variables that keep a local Spark (`local[…]`) from listening to other machines."""
     return {"SPARK_LOCAL_IP": "127.0.0.1", LOCAL_VARIABLE: "1"} if master.startswith("local") else {}
 
 
 def java_version() -> int | None:
-    """Return the major version of the Java that Spark would use (JAVA_HOME goes before PATH), or None."""
+    """Return the major version of the Java that Spark would use: JAVA_HOME, then PATH."""
     home = os.environ.get("JAVA_HOME")
     binary = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not binary or not Path(binary).exists():
         return None
-    done = subprocess.run([binary, "-version"], capture_output=True, text=True, check=False)
-    found = re.search(r'version "(\d+)', done.stderr)
-    return int(found.group(1)) if found else None
+    output = subprocess.run([binary, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', output)
+    return int(version[1]) if version else None
 
 
 def check_java() -> None:
-    """Check that Spark can start.
-
-    :raises HoldfastError: there is no Java that it runs on; says what to type.
-    """
+    """Raise HoldfastError if there is no Java that Spark runs on."""
     version = java_version()
     if version in JAVA_VERSIONS:
         return
@@ -219,8 +215,8 @@ def submit(
 
     :param master: Spark's master URL; default is HOLDFAST_SPARK_MASTER, else this machine.
     :param on_tick: called about once a second while it runs.
-    :param log: where the processes' own words go; default is nowhere.
-    :raises SparkNeededError: it ran inline and has met more than small work, none of which it did.
+    :param log: the file for the output of its processes.
+    :raises SparkNeededError: it ran inline, and did nothing of its work, which is more than small.
     """
     log = log or Path(os.devnull)
     process = None
@@ -242,12 +238,7 @@ def submit(
 
 
 def inline_command(application: str, arguments: Sequence[str]) -> list[str]:
-    """Return the command that runs an application without Spark.
-
-    It is a child of the process that holds the locks.
-
-    :raises HoldfastError: it is not installed.
-    """
+    """Return the command that runs an application without Spark; raises HoldfastError if it is not installed."""
     find_application(application)
     return [sys.executable, "-P", "-m", "sparkjobs.run_inline", application, *arguments]
 
@@ -268,14 +259,9 @@ def _spark_command(
 def run_process(
     command: Sequence[str], environment: Mapping[str, str], output: IO[bytes], on_tick: Callable[[], None]
 ) -> int:
-    """Run a command in a session of its own until nothing of it is left."""
+    """Run a command in a session of its own until all of its processes have ended."""
     process = subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        start_new_session=True,
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
     )
     return await_end(process, on_tick)
 
@@ -290,13 +276,13 @@ def await_end(process: subprocess.Popen[bytes], on_tick: Callable[[], None]) -> 
             except subprocess.TimeoutExpired:
                 on_tick()
                 continue
-            # A driver whose Java was killed lives on: it has a moment to say so, and none to commit.
+            # A driver whose Java was killed lives on: it has time to report that, and none to commit.
             patience = LAST_WORDS_S
             return code
 
 
 LAST_WORDS_S = 5.0
-"""Seconds for what is left of a job once its first process has ended by itself."""
+"""Seconds for the other processes of a job once its first has ended by itself."""
 
 POLITE_S = 10.0
 """Seconds between asking a job's processes to end and ending them."""
@@ -305,7 +291,7 @@ _FORCED_S = 5.0
 
 
 def end_session(process: subprocess.Popen[bytes], patience: float) -> None:
-    """End all processes left in a job's session: Java, the driver, its workers.
+    """End all processes in a job's session: Java, the driver, its workers.
 
     :param patience: seconds to let them end by themselves.
     """
@@ -314,20 +300,20 @@ def end_session(process: subprocess.Popen[bytes], patience: float) -> None:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
         deadline = time.monotonic() + seconds
-        while (left := _session(process.pid)) and time.monotonic() < deadline:
+        while (running := _session(process.pid)) and time.monotonic() < deadline:
             process.poll()
             time.sleep(0.05)
-        if not left:
+        if not running:
             process.poll()
             return
 
 
 def _session(leader: int) -> list[int]:
     """Return the processes of a session that have not ended. Source: proc(5), fields 3 and 6 of stat."""
-    found = []
+    pids = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             state, _, _, session = stat.read_text().rpartition(")")[2].split()[:4]
             if int(session) == leader and state not in "ZX":
-                found.append(int(stat.parent.name))
-    return found
+                pids.append(int(stat.parent.name))
+    return pids

@@ -1,12 +1,11 @@
 """Marks: names for positions in a source's log, with its objects at each of them in the archive.
 
-Anybody who may log in may write a mark's message into the log. So a mark is announced in the archive before its message
-is written, under an id that the message then names: others count for nothing.
+Every role that may log in can write a mark's message into the log. So a mark is first announced in the archive, under
+an id that the message names; other messages do not count.
 
-The log has rows alone. So the process that sets a mark reads the definitions, too, and leaves them in an object of its
-own, written once: the next backup of changes ends a block with the mark, as where a full backup was taken. A migration
-after it then takes nothing from the state before it. Such an object counts for nothing before a backup has taken it
-over, and no two have one name: writing one needs no lock.
+The log has rows only. So the process that sets a mark also reads the definitions, and stores them in an object of their
+own: the next incremental backup ends a block with the mark, as a full backup would. The object has a unique name and
+does not count before that backup, so writing it needs no lock.
 """
 
 from __future__ import annotations
@@ -19,12 +18,13 @@ import secrets
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import psycopg
 
+from holdfast.archive import Archive
 from holdfast.archive.format.block import Block, Mark, Stream
-from holdfast.archive.format.document import ChecksummedDocument, Moment
+from holdfast.archive.format.document import Moment, SealedDocument, iso
 from holdfast.archive.format.versions import FORMAT
 from holdfast.archive.history.coverage import stream_tip
 from holdfast.common.errors import DamagedError, HoldfastError, RefusedError, UsageError, sentence
@@ -43,8 +43,10 @@ from locking.store import MOST_OBJECTS, ObjectNotFound, StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from holdfast.archive import Archive
     from holdfast.archive.format.state import State
+    from holdfast.config.archives_model import SourceConfig
+    from holdfast.operations.archive_context import ArchiveContext
+    from holdfast.operations.requests.mark import MarkRequest
     from holdfast.postgresql.connection.address import Address
     from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.logical.stream_state import StreamState
@@ -57,35 +59,30 @@ _ID_BYTES = 16
 _ANNOUNCED = re.compile(rf".*/([0-9a-f]{{{_ID_BYTES * 2}}})\.json")
 
 _ANNOUNCED_FOR = timedelta(days=1)
-"""So long an announcement waits for its message, which follows within moments, or never."""
+"""Lifetime of an announcement; its message follows within moments, or never."""
 
 _CHANGED = "definitions, or temporary tables, were changed just then"
 
 TRIES = 3
-"""So often a mark is set anew where definitions were changed just then: of several of one name the newest counts."""
+"""Attempts at a mark while definitions change: of several with one name the newest counts."""
 
 
-class AnnouncedMark(ChecksummedDocument):
-    """A mark that is about to be set.
-
-    :param id: that its message in the log names.
-    """
+class AnnouncedMark(SealedDocument):
+    """A mark that is about to be set; its message in the log has the same id."""
 
     format: int = FORMAT
     id: str
     name: str
 
 
-class MarkRecord(ChecksummedDocument):
-    """The objects of a source as they were at a mark, for the next backup of changes.
+class MarkRecord(SealedDocument):
+    """The objects of a source as they were at a mark, for the next incremental backup.
 
-    :param position: just behind the mark's transaction, or others that ended with it; definitions are the same from
+    :param position: just after the mark's transaction, or others that ended with it; definitions are the same from
         `since` on.
-    :param at: when it was reached, by the server's clock.
-    :param stream: as it was.
-    :param system_identifier, timeline, database_oid: of the database.
+    :param at: its time, by the server's clock.
     :param catalog: our record of the objects, as JSON.
-    :param dump: of the schema, as pg_dump wrote it, in base64; None where `schema_version` is the newest block's.
+    :param dump: of the schema, by pg_dump, in base64; None if `schema_version` is the newest block's.
     """
 
     format: int = FORMAT
@@ -104,14 +101,13 @@ class MarkRecord(ChecksummedDocument):
     not_included: tuple[str, ...] = ()
 
     def objects(self) -> ObjectsRead:
-        """Return the objects as they were read."""
         dump = None if self.dump is None else base64.b64decode(self.dump)
         catalog = Catalog.model_validate_json(self.catalog)
         seen = Seen(self.stream.snapshot, self.stream.definitions)
         return ObjectsRead(catalog, self.schema_version, dump, self.schema_digest, self.not_included, seen)
 
     def follows(self, last: Block) -> bool:
-        """Return whether the mark is of the same stream and database as a block of changes."""
+        """Return whether the mark is in the same stream and database as a block of changes."""
         if last.stream is None or last.source.database_oid not in (None, self.database_oid):
             return False
         mine = (self.stream.slot, self.stream.publication_oid, self.system_identifier, self.timeline)
@@ -121,10 +117,7 @@ class MarkRecord(ChecksummedDocument):
 
 @dataclass(frozen=True)
 class SetMark:
-    """A mark that was set.
-
-    :param why_unknown: why the objects at it are not known; "" where they are.
-    """
+    """A mark that was set; `why_unknown` is the reason if its objects are not known."""
 
     position: str
     at: datetime
@@ -132,12 +125,9 @@ class SetMark:
 
 
 def check_name(name: str) -> None:
-    """Check that a name can be a mark's, and means nothing else to `--at`.
-
-    :raises UsageError: it cannot.
-    """
+    """Raise UsageError for a name that is invalid, or means something else to `--at`."""
     if not 0 < len(name) <= LONGEST_NAME or not name.isprintable() or name != name.strip():
-        raise UsageError(f"a mark's name has 1 to {LONGEST_NAME} printable characters, and no blank at its ends")
+        raise UsageError(f"a mark's name must have 1 to {LONGEST_NAME} printable characters, and no blank at its ends")
     meaning = name.partition(":")[0].lower()
     is_time = False
     with suppress(ValueError):
@@ -158,31 +148,47 @@ def set_mark(
 ) -> SetMark:
     """Set a mark in a source, and store the source's objects in the archive.
 
-    :param stores: of the archive's replicas: any of them may be the one that the next backup is made through.
-    :param source: its name in the archive.
+    :param stores: of all replicas, since the next backup may go through any.
     :param tables, exclude: globs of the tables that are backed up.
-    :raises UsageError: a mark cannot be called so.
-    :raises RefusedError: nobody reads the source's log into this archive.
-    :raises HoldfastError: the source took no mark, or the archive no announcement.
+    :raises UsageError: the name is invalid.
+    :raises RefusedError: the source's changes are not backed up into this archive.
+    :raises HoldfastError: the source rejected the mark, or all replicas the announcement.
     """
     check_name(name)
-    archive.check_may_add()  # else nothing here signs what a mark counts by
+    archive.check_may_add()  # in a signed archive, an unsigned announcement does not count
     setting = _Setting(archive, stores, address, source, tables, exclude)
     for _ in range(TRIES):
         mark, record = setting.set(name)
         if record is not None:
             key = f"{_folder(source)}{parse_position(record.position):016x}-{secrets.token_hex(6)}.json"
-            return replace(mark, why_unknown="; ".join({*setting.failures, *_leave(stores, key, record)}))
+            return replace(mark, why_unknown="; ".join({*setting.failures, *_create(stores, key, record)}))
         if mark.why_unknown != _CHANGED:
             break
     return replace(mark, why_unknown="; ".join((mark.why_unknown, *setting.failures)))
+
+
+def mark_source(
+    replicas: Sequence[ArchiveContext], request: MarkRequest, source: SourceConfig, address: Address
+) -> dict[str, Any]:
+    """Set a mark in a source, by its settings in archives.yaml, and return its summary; errors are `set_mark`'s."""
+    stores = [replica.open() for replica in replicas]
+    name, archive = request.source or "", Archive.open(stores[0])
+    mark = set_mark(archive, stores, address, name, request.name, tables=source.tables, exclude=source.exclude)
+    return {
+        "mark": request.name,
+        "source": name,
+        "position": mark.position,
+        "at": iso(mark.at),
+        "schema_known": not mark.why_unknown,
+        "schema_note": mark.why_unknown,
+    }
 
 
 @dataclass(frozen=True)
 class _Setting:
     """A setter of marks in a source.
 
-    :param failures: in words, of replicas that took no announcement: a backup through one does not know the mark.
+    :param failures: messages of replicas without the announcement: a backup through one does not know the mark.
     """
 
     archive: Archive
@@ -194,7 +200,7 @@ class _Setting:
     failures: list[str] = field(default_factory=list)
 
     def set(self, name: str) -> tuple[SetMark, MarkRecord | None]:
-        """Set a mark, and return it with a record of the objects, where these are known."""
+        """Set a mark, and return it with a record of the objects, if these are known."""
         tip = stream_tip(self.archive.state, self.source)
         with connect(self.address) as session:
             before = _before(session)
@@ -203,10 +209,10 @@ class _Setting:
             try:
                 position, at = emit(session, MARK_PREFIX, json.dumps({"mark": name, "id": identity}))
             except psycopg.Error as error:
-                raise server_error(f"{self.source} took no mark", error) from error
+                raise server_error(f"{self.source} rejected the mark", error) from error
             mark = SetMark(position, at)
             if tip is None:
-                return replace(mark, why_unknown="no backup of changes is here yet"), None
+                return replace(mark, why_unknown="there is no incremental backup yet"), None
             if isinstance(before, HoldfastError):
                 return replace(mark, why_unknown=sentence(before)), None
             try:
@@ -218,12 +224,9 @@ class _Setting:
                 return replace(mark, why_unknown=sentence(error)), None
 
     def _announce(self, name: str) -> str:
-        """Announce a mark in every replica, and return its id.
-
-        :raises HoldfastError: none took it.
-        """
+        """Announce a mark in every replica, and return its id; raises HoldfastError if all fail."""
         announced = AnnouncedMark(id=secrets.token_hex(_ID_BYTES), name=name)
-        self.failures[:] = _leave(self.stores, f"{_folder(self.source)}{announced.id}.json", announced)
+        self.failures[:] = _create(self.stores, f"{_folder(self.source)}{announced.id}.json", announced)
         if len(self.failures) == len(self.stores):
             raise HoldfastError(f"no mark was set: {'; '.join(self.failures)}")
         return announced.id
@@ -233,7 +236,7 @@ class _Setting:
         state = look(session, slot)
         if state is None or state.lost or not state.usable:
             raise RefusedError(
-                f"nobody would read the mark: {self.source}'s changes are not backed up into this archive "
+                f"no backup would read the mark: {self.source}'s changes are not backed up into this archive "
                 f"({f'slot {slot} is lost' if state else f'it has no slot {slot}'}): begin with "
                 "holdfast backup … --kind changes"
             )
@@ -261,8 +264,8 @@ class _Setting:
     def _stream(self, session: Connection, state: StreamState, objects: ObjectsRead) -> Stream:
         """Return the stream as a block of changes records it."""
         every = objects.catalog.with_rows()
-        wanted = {table.oid for table in objects.catalog.with_rows(self.tables, self.exclude)}
-        stream = without(describe_stream(state), {table.oid for table in every} - wanted)
+        chosen = {table.oid for table in objects.catalog.with_rows(self.tables, self.exclude)}
+        stream = without(describe_stream(state), {table.oid for table in every} - chosen)
         tip = stream_tip(self.archive.state, self.source)
         options = {
             "not_followed": tip.head.stream.not_followed if tip and tip.head.stream else {},
@@ -273,17 +276,14 @@ class _Setting:
 
 @dataclass(frozen=True)
 class _Before:
-    """The version of the definitions, and a position of the log behind the changes that led to it."""
+    """The version of the definitions, and a position of the log after the changes that led to it."""
 
     version: str
     position: str
 
 
 def _before(session: Connection) -> _Before | HoldfastError:
-    """Return the version of the definitions, or the error of reading it.
-
-    The mark is set all the same.
-    """
+    """Return the version of the definitions, or the error of reading it: the mark is set regardless."""
     try:
         return _Before(schema_fingerprint(session), insert_position(session))
     except HoldfastError as error:
@@ -293,11 +293,11 @@ def _before(session: Connection) -> _Before | HoldfastError:
 
 
 class PendingMarks(NamedTuple):
-    """Objects of a source's marks that the archive has not reached, as they were listed.
+    """Listed objects of a source's marks that the archive has not reached.
 
-    :param records: by key; None stands for a damaged one: less is known of that mark.
-    :param announced: when each announcement was stored, by its key.
-    :param now: the store's time then.
+    :param records: by key; None for a damaged one.
+    :param announced: the time of each announcement, by key.
+    :param now: the store's time.
     """
 
     records: Mapping[str, MarkRecord | None]
@@ -311,7 +311,7 @@ def pending(
     """Return the pending objects of a source's marks.
 
     :param vouched: SHA-256 of objects that a commit vouches for, by key.
-    :param say: is told of those that are not to be believed; they stay, and count for nothing.
+    :param say: takes a message for each that is not signed; it stays, and does not count.
     """
     listing = store.list(_folder(source), most=MOST_OBJECTS)
     infos = without_strangers(store.url, _folder(source), listing.objects, _OURS.fullmatch)
@@ -321,7 +321,7 @@ def pending(
         with suppress(ObjectNotFound):
             body = _believed(store, key, vouched)
             if body is None:
-                say(f"{key} is not signed by a key that is known here: it counts for nothing")
+                say(f"{key} is not signed by a known key: it does not count")
                 continue
             try:
                 records[key] = MarkRecord.from_bytes(body, key)
@@ -330,24 +330,23 @@ def pending(
     return PendingMarks(records, announced, listing.now)
 
 
-def forget(store: ObjectStore, found: PendingMarks, last: Block, settled: State) -> None:
+def forget(store: ObjectStore, marks: PendingMarks, last: Block, settled: State) -> None:
     """Remove the objects of marks that the archive has reached, or cannot use.
 
-    Only a backup of the source does this, under its lock, once it has reached the end of the log as it was when the
-    backup began. An object that stays for an error is removed by the next one.
+    A backup of the source calls it under its lock, once it has reached the end of the log as of the backup's begin. The
+    next backup removes objects that stay for an error.
 
-    :param found: as `pending` returned it.
     :param last: the source's newest block of changes.
-    :param settled: the archive's state without what may be taken back.
+    :param settled: the archive's state without blocks that may be taken back.
     """
     reached = parse_position(last.covers.to_position)
     gone = [
         key
-        for key, record in found.records.items()
+        for key, record in marks.records.items()
         if record is None or parse_position(record.position) <= reached or not record.follows(last)
     ]
-    archived = {f"{_folder(last.source.name)}{each}.json" for each in _ids(settled, last.source.name)}
-    gone += [key for key, at in found.announced.items() if key in archived or found.now - at > _ANNOUNCED_FOR]
+    archived = {f"{_folder(last.source.name)}{identity}.json" for identity in _ids(settled, last.source.name)}
+    gone += [key for key, at in marks.announced.items() if key in archived or marks.now - at > _ANNOUNCED_FOR]
     for key in gone:
         with suppress(StoreError):
             store.delete(key)
@@ -360,21 +359,17 @@ def _ids(state: State, source: str) -> Iterator[str]:
 
 
 class SeenMarks(NamedTuple):
-    """Marks that were seen in the log.
-
-    :param ours: those that were announced in the archive.
-    :param others: those that anybody may have written.
-    """
+    """Marks in the log: those that were announced in the archive, and others."""
 
     ours: tuple[Mark, ...]
     others: tuple[Mark, ...]
 
 
 def tell_apart(store: ObjectStore, source: str, state: State, seen: Sequence[Mark]) -> SeenMarks:
-    """Tell marks that were set in the archive from others.
+    """Separate marks that were set in the archive from others.
 
-    Each announcement makes one mark: the first that names it. One by an earlier release, which announced none, counts
-    by the record of the source's objects that it has left.
+    Each announcement makes one mark: the first that names it. A mark of an earlier release, which announced none,
+    counts by its record of the source's objects.
     """
     if not seen:
         return SeenMarks((), ())
@@ -382,36 +377,34 @@ def tell_apart(store: ObjectStore, source: str, state: State, seen: Sequence[Mar
     names = _announced(store, source, vouched)
     for identity in _ids(state, source):
         names.pop(identity, None)
-    left = [each for each in pending(store, source, vouched).records.values() if each]
+    records = [record for record in pending(store, source, vouched).records.values() if record]
     ours, others = list[Mark](), list[Mark]()
     for mark in seen:
-        is_ours = names.pop(mark.id) == mark.name if mark.id in names else not mark.id and _has_left(left, mark)
+        is_ours = names.pop(mark.id) == mark.name if mark.id in names else not mark.id and _has_record(records, mark)
         (ours if is_ours else others).append(mark)
     return SeenMarks(tuple(ours), tuple(others))
 
 
-def _has_left(records: Sequence[MarkRecord], mark: Mark) -> bool:
+def _has_record(records: Sequence[MarkRecord], mark: Mark) -> bool:
     at = parse_position(mark.position)
-    return any(
-        each.name == mark.name and parse_position(each.since) < at <= parse_position(each.position) for each in records
-    )
+    spans = ((parse_position(each.since), parse_position(each.position)) for each in records if each.name == mark.name)
+    return any(since < at <= position for since, position in spans)
 
 
 def _announced(store: ObjectStore, source: str, vouched: Mapping[str, str]) -> dict[str, str]:
-    """Return the names of the marks that were announced, by their ids."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for info in store.list(_folder(source), most=MOST_OBJECTS).objects:
         if _ANNOUNCED.fullmatch(info.key):
             with suppress(ObjectNotFound, DamagedError):
                 body = _believed(store, info.key, vouched)
                 if body is not None:
                     announced = AnnouncedMark.from_bytes(body, info.key)
-                    found[announced.id] = announced.name
-    return found
+                    names[announced.id] = announced.name
+    return names
 
 
 def _believed(store: ObjectStore, key: str, vouched: Mapping[str, str]) -> bytes | None:
-    """Return the content of an object that is signed, or that a commit vouches for; None for another."""
+    """Return the content of an object that is signed, or that a commit vouches for."""
     stored = store.read(key)
     if stored.is_believed or vouched.get(key) == hashlib.sha256(stored.body).hexdigest():
         return stored.body
@@ -422,12 +415,12 @@ def _folder(source: str) -> str:
     return f"{FOLDER}/{source}/"
 
 
-def _leave(stores: Sequence[ObjectStore], key: str, document: ChecksummedDocument) -> list[str]:
-    """Write a document into every replica; return the failures in words."""
+def _create(stores: Sequence[ObjectStore], key: str, document: SealedDocument) -> list[str]:
+    """Write a document into every replica; return a message for each failure."""
     failures = []
     for store in stores:
         try:
             store.create(key, document.to_bytes())
         except (StoreError, HoldfastError) as error:
-            failures.append(f"{store.url} took no record of it ({sentence(error)})")
+            failures.append(f"{store.url} has no record of it ({sentence(error)})")
     return failures

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 _LINES = 3
-"""Last lines of its output, shown for a job that could say nothing."""
+"""Last lines of its output, shown for a job that gave no reason."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class JobEnd:
     """The end of a job's process.
 
     :param code: its exit code, negative for a signal; None where it is not known, and is not 0.
-    :param words: the sentence that its driver ended with; "" for none.
+    :param words: the sentence that its driver ended with.
     :param output: its last lines.
     """
 
@@ -44,18 +44,18 @@ class JobEnd:
 
 def last_words(output: str, operation: str) -> str:
     """Return the sentence that a driver ends with; "" where its output has none."""
-    said = re.findall(rf"^(?:.*\s)?holdfast {operation}: (.+)", output, re.MULTILINE)
-    return said[-1] if said else ""
+    sentences = re.findall(rf"^(?:.*\s)?holdfast {operation}: (.+)", output, re.MULTILINE)
+    return sentences[-1] if sentences else ""
 
 
 def ended_job_result(store: ObjectStore, records: ObjectStore, operation: str, run: str, end: JobEnd) -> dict[str, Any]:
     """Return the result of a job that has ended, as `job_result` does.
 
-    Where the archive cannot be read, a driver that ended by itself with a reason is believed: it says itself whether
-    the outcome of its commit is unknown.
+    If the archive cannot be read, a driver that ended by itself with a reason is believed: it reports itself where the
+    outcome of its commit is unknown.
 
-    :param records: where the job wrote how it goes.
-    :raises StoreError: the archive cannot be read, and the job has not said why it ended.
+    :param records: the object store of the job's records.
+    :raises StoreError: the archive cannot be read, and the job gave no reason.
     """
     from holdfast.archive.format.runs import read_last  # takes a while to import, and Airflow's tasks import this early
 
@@ -70,11 +70,11 @@ def ended_job_result(store: ObjectStore, records: ObjectStore, operation: str, r
 def job_result(store: ObjectStore, operation: str, run: str, record: RunRecord | None, end: JobEnd) -> dict[str, Any]:
     """Return the result of a job that has ended.
 
-    The archive counts most: a job may be killed, or find no room for its last record, after its commit. A record alone
-    counts for nothing: the process has to have ended well, or what it says it has committed has to be there.
+    The archive counts most: a job may be killed, or find the store full, after its commit. A record alone counts for
+    nothing: the process must have ended well, or the commit that it names must be there.
 
-    :param record: the newest record of the run; None where there is none.
-    :raises ReportedError: it failed; with its own sentence and exit code where it left some.
+    :param record: the newest record of the run, if any.
+    :raises ReportedError: it failed; with its own sentence and exit code, if any.
     """
     result = (record.result if record is not None else None) or {}
     block = result.get("block") if operation == "backup" else None
@@ -89,7 +89,7 @@ def job_result(store: ObjectStore, operation: str, run: str, record: RunRecord |
     if block is not None and end.code == 0:
         raise ReportedError(
             f"commit {result.get('commit')} does not hold the block of run {run}, as its record says: one of them was "
-            "changed meanwhile. See 'holdfast status'",
+            "changed since. See 'holdfast status'",
             DamagedError.exit_code,
         )
     if operation == "backup" and (placed := state.finished_by(run)) is not None:
@@ -100,23 +100,22 @@ def job_result(store: ObjectStore, operation: str, run: str, record: RunRecord |
         raise ReportedError(end.words, max(end.code or 0, 1))
     step = f" while {record.step}" if record is not None and record.step else ""
     last = f" (its last output: {' | '.join(end.output[-_LINES:])})" if end.output else ""
-    raise ReportedError(
-        f"the job's process {end.how}{step} before it could say why; {_left(operation, state, run)}: try again{last}", 1
-    )
+    remains = _remains(operation, state, run)
+    raise ReportedError(f"the job's process {end.how}{step} before it gave a reason; {remains}: try again{last}", 1)
 
 
 def _is_there(state: State, block: str, commit: object) -> bool:
-    """Return whether a block is in the archive by a commit of this number, or was until it was made part of others."""
+    """Return whether a block is in the archive by a commit of this number, or was until it was compacted."""
     placed = state.blocks.get(block)
     return placed.number == commit if placed is not None else block in state.removed
 
 
-def _left(operation: str, state: State, run: str) -> str:
+def _remains(operation: str, state: State, run: str) -> str:
     if operation not in ("backup", "restore"):
-        return "all that it has committed counts"
+        return "its commits count"
     if state.of_run(run):
-        return "all that it has committed counts, and the next backup goes on from there"
-    return "the archive is as it was before"
+        return "its commits count, and the next backup continues from there"
+    return "the archive is unchanged"
 
 
 def _signal_name(number: int) -> str:

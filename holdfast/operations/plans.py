@@ -1,4 +1,4 @@
-"""Plans of compactions and truncations: what they would do now, as their `--dry-run` prints it. Nothing is changed."""
+"""Plans of compactions and truncations, as their `--dry-run` prints them. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ def planned_compaction(
 ) -> dict[str, Any]:
     """Return the groups of blocks that a compaction would join, and the full snapshots that it would make.
 
-    Requests: one; with `consolidate`, those that the schema at each cut takes.
+    Requests: one; with `consolidate`, also those for the schema at each cut.
 
-    :param coordination: address of the store with the log of its replicas; None for what the environment says.
-    :raises RefusedError: the source that the request names cannot be consolidated.
+    :raises RefusedError: the source of the request cannot be consolidated.
     """
     state = state_to_plan(archive, coordination)
     policy = CompactionPolicy.configured(request.section)
@@ -42,7 +41,7 @@ def planned_compaction(
     cuts, refused = _consolidations(archive, state, request) if request.consolidate else ([], {})
     return {
         "dry_run": True,
-        "joined": [_told(group) for group in groups],
+        "joined": [_described(group) for group in groups],
         "consolidated": [
             {
                 "source": cut.source,
@@ -56,10 +55,8 @@ def planned_compaction(
 
 
 def _consolidations(archive: Archive, state: State, request: CompactionRequest) -> tuple[list[Placed], dict[str, str]]:
-    """Return the cuts to consolidate at, and of other sources the reason why not."""
-    from holdfast.point_in_time.consolidated_backup import (
-        Consolidation,  # what reads rows, which joining blocks plans without
-    )
+    """Return the cuts to consolidate at, and for each other source the reason against it."""
+    from holdfast.point_in_time.consolidated_backup import Consolidation  # slow to import: it reads rows
 
     cuts, refused = [], {}
     names = (request.source,) if request.source else source_names(state)
@@ -75,7 +72,7 @@ def _consolidations(archive: Archive, state: State, request: CompactionRequest) 
     return cuts, refused
 
 
-def _told(group: Group) -> dict[str, Any]:
+def _described(group: Group) -> dict[str, Any]:
     first, last = group.blocks[0].head, group.blocks[-1].head
     return {
         "source": group.source,
@@ -92,8 +89,7 @@ def planned_truncation(
 ) -> TruncationPlan:
     """Return the restore points that a truncation would remove, and why the others stay; requests: one.
 
-    :param coordination: address of the store with the log of its replicas; None for what the environment says.
-    :raises UsageError: a rule makes no sense, or there is no such source.
+    :raises UsageError: a rule is invalid, or there is no such source.
     :raises RefusedError: the rules would keep nothing, or nothing can be removed safely.
     """
     state = state_to_plan(archive, coordination)
@@ -102,10 +98,9 @@ def planned_truncation(
 
 
 def rules_of(request: TruncationRequest) -> Rules:
-    """Return the rules of a truncation."""
     return NOTHING if request.remove_source else parse_rules(request.keep)
 
 
 def truncated(request: TruncationRequest) -> str | None:
-    """Return the source that a truncation is of; None for all."""
+    """Return the source to truncate; None for all."""
     return request.remove_source or request.source

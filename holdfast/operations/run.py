@@ -34,15 +34,13 @@ _READ_ON = ("restore", "verification")
 
 @dataclass(frozen=True)
 class PreparedJob:
-    """One job, ready to be started: everything was looked up and found good.
+    """One job, ready to be started.
 
     :param request: its operation names the application and the row in the table of locks.
     :param run: name of its run.
-    :param source: the source it is about; None where it does not matter.
-    :param database: that it reads or writes; None where it works on the archive alone.
-    :param executor: where it is to run.
-    :param is_local: Spark runs on this machine, since no other one can reach the database.
-    :param on_cluster: Spark's workers are on other machines.
+    :param source: the source whose locks it takes.
+    :param database: the database that it reads or writes, if any.
+    :param is_local: Spark must run on this machine, since no other one can reach the database.
     """
 
     archive: ArchiveContext
@@ -56,22 +54,19 @@ class PreparedJob:
 
     @property
     def operation(self) -> str:
-        """Return the name of the operation."""
         return self.request.operation
 
     @property
     def role(self) -> Literal["source", "target"]:
-        """Return whether the database is read or written."""
         return "target" if isinstance(self.request, RestoreRequest) else "source"
 
     @property
     def is_unlocked(self) -> bool:
-        """Return whether it takes no lock, and writes nothing to the archive."""
+        """Return whether it takes no lock and writes nothing to the archive."""
         return bool(getattr(self.request, "no_lock", False))
 
     @property
     def sources(self) -> list[str]:
-        """Return the sources whose locks it takes, where its operation takes any."""
         return [self.source] if self.source else []
 
     @property
@@ -80,20 +75,13 @@ class PreparedJob:
         return ["--archive", self.archive.url, "--run", self.run, *self.request.to_arguments()]
 
     def acquire(self, store: ObjectStore, owner: Owner, *, purpose: str, wait: float) -> HeldLocks:
-        """Take the locks of the operation.
-
-        :param wait: seconds; 0 tries once.
-        :raises LockBusy: names who is in the way.
-        """
+        """Take the locks of the operation; `wait` is in seconds, 0 tries once. LockBusy names the holder."""
         from holdfast.archive import locks  # takes a while to import, and Airflow's tasks import this early
 
         return locks.acquire(store, self.operation, sources=self.sources, owner=owner, purpose=purpose, wait=wait)
 
     def environment(self, held: HeldLocks | None) -> dict[str, str]:
-        """Return the environment variables of its process; they hold secrets.
-
-        :param held: its locks; None for a job without.
-        """
+        """Return the environment variables of its process, secrets included."""
         url, password = (self.database.url, self.database.password) if self.database else (None, None)
         return {
             **job_process.job_environment(url, password, held, self.role, keys=self.archive.keys),
@@ -121,13 +109,13 @@ class Caller(Protocol):
     """A command or a task, as its job needs it: how it waits, starts a process, and reports."""
 
     def say(self, words: str) -> None:
-        """Report what people should know."""
+        """Report an important message."""
 
     def note(self, words: str) -> None:
-        """Report what goes as it should."""
+        """Report the normal course."""
 
     def wait_left(self) -> float:
-        """Return the seconds to wait for what others hold."""
+        """Return the seconds left to wait for locks of others."""
 
     def check_spark(self) -> object:
         """Refuse a job where Spark cannot start; raises HoldfastError."""
@@ -136,18 +124,16 @@ class Caller(Protocol):
         """Report the job's progress while the block runs."""
 
     def start(self, job: PreparedJob, environment: Mapping[str, str]) -> JobEnd:
-        """Run the job's process until nothing of it is left; raises SparkNeededError where it hands itself over."""
+        """Run the job's process until none of it runs; raises SparkNeededError if it hands itself over."""
 
     def unread(self, error: StoreError) -> Exception:
-        """Return what to raise where a job has ended, and the archive cannot be read to learn how."""
+        """Return the error for a job that has ended while the archive cannot be read to learn how."""
 
 
 def check(job: PreparedJob, caller: Caller) -> ObjectStore:
-    """Refuse a job that could only fail, and return the archive's object store.
+    """Refuse a job that could only fail, and return the archive's object store; called before its locks are taken.
 
-    To be called before its locks are taken. Nothing is written where there is no archive.
-
-    :raises HoldfastError: there is no archive, the database is not fit for the job, or Spark cannot start.
+    :raises HoldfastError: there is no archive, the database does not fit, or Spark cannot start.
     """
     from holdfast.archive import Archive  # takes a while to import, and Airflow's tasks import this early
 
@@ -166,10 +152,9 @@ def check(job: PreparedJob, caller: Caller) -> ObjectStore:
 
 @contextmanager
 def records_of(store: ObjectStore, *, unlocked: bool = False) -> Iterator[tuple[ObjectStore, Mapping[str, str]]]:
-    """Yield where a job's records go, and the environment variables by which the job knows.
+    """Yield the object store of a job's records, and the environment variables that name it to the job.
 
-    A job that writes nothing to the archive leaves them in a folder of its parent's, and so does one that cannot sign
-    them: in a signed archive they would count for nothing.
+    It is a temporary folder for a job that writes nothing to the archive, or cannot sign what it writes.
     """
     if not (unlocked or store.signing.only_checks):
         yield store, {}
@@ -181,9 +166,8 @@ def records_of(store: ObjectStore, *, unlocked: bool = False) -> Iterator[tuple[
 
 
 def run_locked(job: PreparedJob, store: ObjectStore, held: HeldLocks | None, caller: Caller) -> dict[str, Any]:
-    """Run a job under its locks and return its result.
+    """Run a job under its locks, if it takes any, and return its result.
 
-    :param held: its locks; None for a job that takes none.
     :raises ReportedError: it failed; the sentence and the exit code are its own.
     """
     if held is None and not job.is_unlocked:
@@ -211,7 +195,7 @@ def run_locked(job: PreparedJob, store: ObjectStore, held: HeldLocks | None, cal
                     store,
                     job.run,
                     job.database,
-                    wanted=job.request,
+                    request=job.request,
                     attempt=attempt,
                     say=caller.say,
                     note=note,
@@ -227,5 +211,5 @@ def run_locked(job: PreparedJob, store: ObjectStore, held: HeldLocks | None, cal
         except StoreError as error:
             raise caller.unread(error) from error
     if end.code != 0:
-        caller.say(f"the job's process {end.how} after the job had done its work")
+        caller.say(f"the job's process {end.how} after the job had finished its work")
     return result

@@ -22,32 +22,27 @@ _RUNS_READ: Final = 5
 """Bounds of the search: an archive has a run every few minutes, for years."""
 
 _LEAST_S: Final = 1.0
-"""Shorter steps say nothing of a job's pace."""
+"""Shorter steps say nothing about a job's pace."""
 
 
 def steps_before(store: ObjectStore, run: str) -> Mapping[str, float]:
-    """Return the seconds of each step of an earlier run of the same kind; nothing where none is found.
-
-    Names of runs of one kind begin alike, and have their time behind that.
-    """
+    """Return the seconds of each step of an earlier run of the same kind, whose name begins alike."""
     named = _NAME.fullmatch(run)
     if named is None:
         return {}
     since = datetime.strptime(named[2], _FORM).replace(tzinfo=UTC) - _BACK
     runs = listed_runs(store, named[1], since=f"{since:{_FORM}}", most=_MOST_LISTED)
-    for each in [each for each in reversed(runs) if each.name != run][:_RUNS_READ]:
-        last = each.newest()
+    for earlier in [listed for listed in reversed(runs) if listed.name != run][:_RUNS_READ]:
+        last = earlier.newest()
         if last is not None and last.record.state == "succeeded" and last.record.steps:
             return last.record.steps
     return {}
 
 
 def time_left(record: RunRecord, before: Mapping[str, float]) -> float | None:
-    """Estimate the seconds left of a whole job; None where the earlier one had no such step.
+    """Estimate the seconds left of a whole job, by the pace of its finished steps.
 
-    Each step that is left is taken to be slower or faster than in the earlier one by the same factor.
-
-    :param before: seconds of each step of the earlier one.
+    :param before: seconds of each step of the earlier job; without the present step there is no estimate.
     """
     if record.state != "running" or record.step not in before:
         return None

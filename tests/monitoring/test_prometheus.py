@@ -11,9 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from holdfast.archive.format.runs import RunLog
-from holdfast.metrics.catalogue import CATALOGUE
+from holdfast.metrics.catalogue import CATALOGUE, Sample
 from holdfast.metrics.exposition import render
-from holdfast.metrics.samples import Sample
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.replication.log.store import CoordinationStore

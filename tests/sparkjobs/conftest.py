@@ -217,7 +217,7 @@ def run_backup(store: ObjectStore, job_environment: Callable[..., None], monkeyp
             return ""
 
         try:
-            backup_run.run_to_the_end(store, run, address, wanted=parse_request(BackupRequest, given), attempt=attempt)
+            backup_run.run_to_the_end(store, run, address, request=parse_request(BackupRequest, given), attempt=attempt)
         except HoldfastError as error:
             codes.append(exit_code_of(error))
         code, record = codes[-1], read_last(store, run)

@@ -14,19 +14,19 @@ from holdfast.cli.shared.jobs import run_job
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
 from holdfast.cli.shared.request_options import takes
-from holdfast.common.words import human_size
+from holdfast.common.words import counted, human_size
 from holdfast.operations.plans import planned_compaction
 from holdfast.operations.requests.compaction import CompactionRequest
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from collections.abc import Iterator
 
 
 @takes(CompactionRequest)
 def compact(
     url: Url,
     request: CompactionRequest,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be joined, and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and change nothing.")] = False,
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
@@ -34,7 +34,7 @@ def compact(
     output = Output(as_json=as_json)
     resolved = places.resolve(url)
     request = request.configured(resolved.settings.compaction)
-    CompactionPolicy.configured(request.section)  # refuses settings that make no sense before anything is read
+    CompactionPolicy.configured(request.section)  # refuses invalid settings before anything is read
     archive = Archive.open(resolved.open())
     check_format(archive)
     request = request.with_values(source=only_source(archive.state, request.source) if request.source else None)
@@ -42,32 +42,29 @@ def compact(
         value = planned_compaction(archive, request, coordination=resolved.coordination)
     else:
         value = run_job(resolved, request, wait=wait, output=output)
-    output.result(value, lambda console: _show(console, value))
+    output.result(value, _lines(value))
 
 
-def _show(console: Console, value: dict[str, Any]) -> None:
+def _lines(value: dict[str, Any]) -> Iterator[str]:
     planned = value.get("dry_run", False)
     for each in value["joined"]:
-        what = f"{each['blocks']} blocks of changes of {each['source']} from {each['from']} to {each['to']}"
+        blocks, changes = counted(each["blocks"], "block"), counted(each["changes"], "change")
+        what = f"{blocks} of changes of {each['source']} from {each['from']} to {each['to']}"
         size = human_size(each["bytes_before"])
         if planned:
-            console.print(f"would join {what} ({each['changes']:,} changes in {size})", markup=False)
+            yield f"would join {what} ({changes} in {size})"
         else:
-            console.print(
-                f"commit {each['commit']}: joined {what} ({each['changes']:,} changes, {size} before, "
-                f"{human_size(each['bytes'])} now)",
-                markup=False,
-            )
+            yield f"commit {each['commit']}: joined {what} ({changes}, {size} before, {human_size(each['bytes'])} now)"
     for each in value["consolidated"]:
+        what = f"a full snapshot of {each['source']} at {each['restorable_to']}"
         if planned:
-            console.print(f"would make a full snapshot of {each['source']} at {each['restorable_to']}", markup=False)
+            yield f"would make {what}"
         else:
-            console.print(
-                f"commit {each['commit']}: a full snapshot of {each['source']} at {each['restorable_to']} "
-                f"({each['rows']:,} rows of {each['tables']} tables, {human_size(each['bytes'])} written)",
-                markup=False,
+            yield (
+                f"commit {each['commit']}: {what} ({counted(each['rows'], 'row')} of "
+                f"{counted(each['tables'], 'table')}, {human_size(each['bytes'])} written)"
             )
-    for reason in value["not_consolidated"].values() if planned else ():  # a run has told of it
-        console.print(reason, markup=False)
+    if planned:  # a run has reported these
+        yield from value["not_consolidated"].values()
     if not value["joined"] and not value["consolidated"]:
-        console.print("nothing to do", markup=False)
+        yield "nothing to do"

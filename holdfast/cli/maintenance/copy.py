@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,96 +10,72 @@ from holdfast.archive.maintenance import copy_archive
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
-from holdfast.common.words import human_size
+from holdfast.cli.shared.request_options import takes
+from holdfast.common.words import counted, human_size
+from holdfast.operations.requests.copy import CopyRequest
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from collections.abc import Iterator
 
     from holdfast.archive.maintenance.copy_archive import Copied, CopyProgress
     from holdfast.storage import ObjectStore
 
-_INTERVAL_S = 2.0
 
-
+@takes(CopyRequest)
 def copy(
     url: Annotated[str, typer.Argument(metavar="FROM", help="The archive: its URL, or a name in archives.yaml.")],
     to: Annotated[str, typer.Argument(metavar="TO", help="An empty place, or an earlier copy of this archive.")],
-    to_key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY",
-            help="Where the copy's key is, such as file:/etc/copy.key: the copy is encrypted, whatever the archive is. "
-            "Default is what archives.yaml says of the copy, else the archive's own key.",
-        ),
-    ] = None,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Read what is there already, too, and replace what is damaged.")
-    ] = False,
-    before_damage: Annotated[
-        bool,
-        typer.Option(
-            "--before-damage",
-            help="Leave out a commit that is damaged or missing, and all behind it: the copy is one to go on with.",
-        ),
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be copied, and change nothing.")] = False,
+    request: CopyRequest,
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Copy an archive to another store, or bring an earlier copy up to date; killed, it goes on when run again."""
+    """Copy an archive to another store, or bring an earlier copy up to date; run it again after a kill."""
     output = Output(as_json=as_json)
     archive = places.resolve(url)
-    source, target = archive.open(), places.archive_store(to, to_key, archive.keys)
-    if dry_run:
-        done = copy_archive.plan(source, target, before_damage=before_damage)
+    source, target = archive.open(), places.archive_store(to, request.to_key, archive.keys)
+    if request.dry_run:
+        copied = copy_archive.plan(source, target, before_damage=request.before_damage)
     else:
-        done = copy_archive.copy(
-            source, target, deep=deep, before_damage=before_damage, wait=wait, on_progress=_Teller(output)
+        copied = copy_archive.copy(
+            source,
+            target,
+            deep=request.deep,
+            before_damage=request.before_damage,
+            wait=wait,
+            on_progress=lambda progress: output.report(_progress(progress), every_s=2.0),
         )
-    value = _described(source, target, done) | ({"dry_run": True} if dry_run else {})
-    output.result(value, lambda console: _show(console, value))
+    value = _described(source, target, copied) | ({"dry_run": True} if request.dry_run else {})
+    output.result(value, _lines(value))
 
 
-class _Teller:
-    """A reporter of a copy's progress, at most every two seconds."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-        self._told = time.monotonic()
-
-    def __call__(self, progress: CopyProgress) -> None:
-        now = time.monotonic()
-        if now - self._told >= _INTERVAL_S:
-            self._told = now
-            self._output.say(
-                f"  {progress.files:,} of {progress.all_files:,} files, {human_size(progress.size)} of "
-                f"{human_size(progress.all_size)}"
-            )
+def _progress(progress: CopyProgress) -> str:
+    files = f"{progress.files:,} of {progress.all_files:,} files"
+    return f"{files}, {human_size(progress.size)} of {human_size(progress.all_size)}"
 
 
-def _described(source: ObjectStore, target: ObjectStore, done: Copied) -> dict[str, Any]:
+def _described(source: ObjectStore, target: ObjectStore, copied: Copied) -> dict[str, Any]:
     return {
-        "archive": done.archive.id,
-        "name": done.archive.name,
+        "archive": copied.archive.id,
+        "name": copied.archive.name,
         "from": source.url,
         "to": target.url,
-        "commit": done.commit,
-        "commits": done.commits,
-        "files": done.files,
-        "bytes": done.size,
-        "skipped": done.skipped,
-        "replaced": done.replaced,
-        "left_out": done.left_out or None,
+        "commit": copied.commit,
+        "commits": copied.commits,
+        "files": copied.files,
+        "bytes": copied.size,
+        "skipped": copied.skipped,
+        "replaced": copied.replaced,
+        "left_out": copied.left_out or None,
     }
 
 
-def _show(console: Console, value: dict[str, Any]) -> None:
+def _lines(value: dict[str, Any]) -> Iterator[str]:
     verb = "would copy" if value.get("dry_run") else "copied"
     replaced = f", {value['replaced']} of them in place of damaged ones" if value["replaced"] else ""
-    console.print(
-        f"{verb} {value['name']} to {value['to']}: {value['files']:,} files ({human_size(value['bytes'])}){replaced}, "
-        f"{value['skipped']:,} were there; {value['commits']:,} commits, up to commit {value['commit']}",
-        markup=False,
+    yield (
+        f"{verb} {value['name']} to {value['to']}: {counted(value['files'], 'file')} ({human_size(value['bytes'])})"
+        f"{replaced}, {value['skipped']:,} were there; {counted(value['commits'], 'commit')}, up to commit "
+        f"{value['commit']}"
     )
     if value["left_out"]:
-        console.print(f"left out is what is behind that: {value['left_out']}", markup=False)
+        yield f"left out after that commit: {value['left_out']}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast.archive import Archive, locks
 from holdfast.archive.maintenance.migration import migrate as lift
@@ -13,15 +13,12 @@ from holdfast.cli.shared.request_options import takes
 from holdfast.operations.requests.migration import MigrationRequest
 from locking import Owner
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 @takes(MigrationRequest)
 def migrate(url: Url, request: MigrationRequest, wait: Wait = 0, as_json: Json = False) -> None:
     """Migrate an archive to a newer format; its restore points are kept.
 
-    Older releases that do not know the format refuse the archive from then on: upgrade all that use it first.
+    Older releases that do not know the format refuse the archive from then on: upgrade them first.
     """
     output = Output(as_json=as_json)
     store = places.archive_store(url)
@@ -30,13 +27,10 @@ def migrate(url: Url, request: MigrationRequest, wait: Wait = 0, as_json: Json =
         store, "migration", owner=Owner(), purpose=f"migration to format {request.to}", wait=wait
     ) as held:
         value = lift(Archive.open(store), request.to, check=held.check, fence=held.fence)
-    output.result(value, lambda console: _show(console, value))
+    output.result(value, _sentence(value))
 
 
-def _show(console: Console, value: dict[str, Any]) -> None:
+def _sentence(value: dict[str, Any]) -> str:
     if value["from"] == value["format"]:
-        console.print(f"nothing to do: the archive has format {value['format']}", markup=False)
-    else:
-        console.print(
-            f"lifted from format {value['from']} to {value['format']} by commit {value['commits']}", markup=False
-        )
+        return f"nothing to do: the archive has format {value['format']}"
+    return f"lifted from format {value['from']} to {value['format']} by commit {value['commits']}"

@@ -14,13 +14,13 @@ from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
 from holdfast.cli.shared.request_options import takes
-from holdfast.common.words import human_size
+from holdfast.common.words import counted, human_size
 from holdfast.operations.requests.vacuum import VacuumRequest
 from holdfast.replication.work.replica_maintenance import vacuum_permit
 from locking import Owner
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from collections.abc import Iterator
 
     from holdfast.archive.maintenance.vacuum import Vacuumed
     from holdfast.operations.archive_context import ArchiveContext
@@ -38,17 +38,17 @@ def vacuum(
     wait: Annotated[float, typer.Option(help="Seconds to wait for locks, and for readers.", min=0)] = WAIT_S,
     as_json: Json = False,
 ) -> None:
-    """Delete files that nothing needs: those of removed blocks, and leftovers of killed backups."""
+    """Delete unneeded files: those of removed blocks, and of killed backups."""
     output = Output(as_json=as_json)
     archive = places.resolve(url)
-    done = _vacuum(archive, request.filled(grace=archive.settings.vacuum.grace), wait)
-    value = done.describe()
-    output.result(value, lambda console: _show(console, value))
-    for said in (done.trouble, *done.busy):
-        if said:
-            output.say(said)
-    if code := _exit_code(done):
-        output.say(f"holdfast: {done.left + len(done.refused)} files are left: run it again once that is mended")
+    vacuumed = _vacuum(archive, request.filled(grace=archive.settings.vacuum.grace), wait)
+    value = vacuumed.describe()
+    output.result(value, _lines(value))
+    for problem in filter(None, (vacuumed.trouble, *vacuumed.busy)):
+        output.say(problem)
+    if code := _exit_code(vacuumed):
+        files = counted(vacuumed.left + len(vacuumed.refused), "file")
+        output.say(f"holdfast: not deleted: {files}. Fix the cause above, and run it again")
         raise typer.Exit(code)
 
 
@@ -75,37 +75,29 @@ def _vacuum(archive: ArchiveContext, request: VacuumRequest, wait: float) -> Vac
         )
 
 
-def _exit_code(done: Vacuumed) -> int:
-    """Return 1 where the store failed or forbade something, 3 where readers were in the way.
-
-    A backup at work, or files that an object lock keeps, are nothing to be called for: a later run comes to them.
-    """
-    if done.trouble or not all(each.retained for each in done.refused):
+def _exit_code(vacuumed: Vacuumed) -> int:
+    """Return 1 where the store failed or refused, 3 where readers were in the way; a later run does the rest."""
+    if vacuumed.trouble or not all(each.retained for each in vacuumed.refused):
         return _FAILED
-    return _BUSY if done.left else 0
+    return _BUSY if vacuumed.left else 0
 
 
-def _show(console: Console, value: dict[str, Any]) -> None:
-    def line(text: str) -> None:
-        console.print(text, markup=False)
-
-    verb = "would delete" if value["dry_run"] else "deleted"
-    line(
-        f"{verb} {value['files']:,} files ({human_size(value['bytes'])}): removed blocks: {len(value['blocks'])}, "
+def _lines(value: dict[str, Any]) -> Iterator[str]:
+    yield (
+        f"{'would delete' if value['dry_run'] else 'deleted'} {counted(value['files'], 'file')} "
+        f"({human_size(value['bytes'])}): removed blocks: {len(value['blocks'])}, "
         f"blocks of killed backups: {len(value['abandoned'])}"
     )
     if waiting := value["waiting"]:
         due = min(each["due"] for each in waiting)
-        line(f"removed blocks whose grace is not over: {len(waiting)}; the next is due at {due}")
+        yield f"removed blocks within their grace: {len(waiting)}; the next is due at {due}"
     if awaited := value["awaited"]:
         names = sorted({name for each in awaited for name in each["replicas"]})
-        line(
-            f"removed blocks that replicas may still need: {len(awaited)}; waiting for {', '.join(names)} to be synced"
-        )
+        yield f"removed blocks that replicas may still need: {len(awaited)}; waiting for a sync of {', '.join(names)}"
     if value["young"]:
-        line(f"blocks that may still be written, or were until lately: {len(value['young'])}")
-    for what, each in (("not deleted", value["refused"]), ("left alone, not ours", value["unknown"])):
-        for found in each[:_SHOWN]:
-            line(f"{what}: {found if isinstance(found, str) else found['reason']}")
-        if len(each) > _SHOWN:
-            line(f"{what}: {len(each) - _SHOWN:,} more")
+        yield f"blocks that may still be written: {len(value['young'])}"
+    for what, files in (("not deleted", value["refused"]), ("left alone, not ours", value["unknown"])):
+        for file in files[:_SHOWN]:
+            yield f"{what}: {file if isinstance(file, str) else file['reason']}"
+        if len(files) > _SHOWN:
+            yield f"{what}: {len(files) - _SHOWN:,} more"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,19 +17,15 @@ from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer r
 from holdfast.cli.shared.output import Output
 from holdfast.cli.shared.request_options import takes
 from holdfast.common.errors import UsageError
-from holdfast.common.words import human_size
+from holdfast.common.words import counted, human_size
 from holdfast.operations.requests.verification import VerificationRequest
 from locking import Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from rich.console import Console
+    from collections.abc import Callable, Iterator, Sequence
 
     from holdfast.archive.format.document import FileRecord
     from holdfast.storage import ObjectStore
-
-_SHOW_S: Final = 5.0
 
 
 @takes(VerificationRequest)
@@ -48,10 +43,10 @@ def verify(
     """Check that all files named by the commits are there and unchanged."""
     output = Output(as_json=as_json)
     if (request.budget or request.within or spark) and not request.deep:
-        raise UsageError("--budget, --within and --spark are for reading files: add --deep")
+        raise UsageError("--budget, --within and --spark need --deep")
     scope = Scope(deep=request.deep, new=request.new, **request.bounds)
     if request.no_lock and repair_from:
-        raise UsageError("a repair writes to the archive: leave out one of --no-lock and --repair-from")
+        raise UsageError("a repair writes to the archive: leave out --no-lock or --repair-from")
     archive = places.resolve(url)
     store = archive.open()
     copy = places.archive_store(repair_from, like=archive.keys) if repair_from else None
@@ -64,19 +59,19 @@ def verify(
     )
     if copy is not None and value["damage"]:
         value |= _repair(store, copy, value["costs"], wait)
-    output.result(value, lambda console: _show(console, value))
+    output.result(value, _lines(value))
     unlocked = (value.get("object_locks") or {}).get("failed", {})
     for key, why in unlocked.items():
         output.say(f"holdfast: the object lock of {key} could not be extended: {why}")
-    if left := len(value["damage"]) - len(value.get("repaired", ())):
-        output.say(f"holdfast: {left} of {value['files']} files are damaged or missing")
+    if remaining := len(value["damage"]) - len(value.get("repaired", ())):
+        output.say(f"holdfast: {remaining} of {value['files']} files are damaged or missing")
         repaired = value.get("repaired", ())
         elsewhere = any(each["replaceable"] and each["file"] not in repaired for each in value["costs"])
         if elsewhere and (place := _opened(store).state.log) is not None:
             output.say(f"holdfast replica recover {place.replica} --damaged fetches them from another replica")
         raise typer.Exit(4)
     if any(each["source"] == THE_ARCHIVE for each in value["costs"]):
-        output.say("holdfast: what is behind the commits that were put back was not looked at: run it once more")
+        output.say("holdfast: the files of the commits that were put back are not verified yet: run it once more")
         raise typer.Exit(4)
     if unlocked:
         raise typer.Exit(1)
@@ -88,30 +83,25 @@ def _opened(store: ObjectStore) -> Archive:
 
 def _verify_here(store: ObjectStore, scope: Scope, wait: float, output: Output, *, unlocked: bool) -> dict[str, Any]:
     archive = _opened(store)  # nothing is written, not even a lock, where there is no archive
-    on_file = _telling(output) if scope.deep else lambda record: None
+    on_file = _progress(output) if scope.deep else lambda record: None
     if unlocked:
         return verify_and_remember(archive, scope, on_file=on_file, remember=False).describe()
     owner = Owner()
     with locks.acquire(store, "verification", owner=owner, purpose="verification", wait=wait) as held:
-        found = verify_and_remember(
+        verified = verify_and_remember(
             _opened(store),
             scope,
             reading=HistoryReader(store, owner=owner, purpose="verification", wait=wait),
             check=held.check,
             on_file=on_file,
         )
-    return found.describe()
+    return verified.describe()
 
 
 def _repair(store: ObjectStore, copy: ObjectStore, damage: Sequence[dict[str, Any]], wait: float) -> dict[str, Any]:
-    """Repair damaged files from a copy, under the locks of a repair.
-
-    Returns the repaired files, and the others with the reason of each.
-    """
     owner = Owner()
     named = {each["source"] for each in damage}
-    known = source_names(_opened(store).state)
-    sources = [name for name in known if name in named or THE_ARCHIVE in named]
+    sources = [name for name in source_names(_opened(store).state) if name in named or THE_ARCHIVE in named]
     with (
         locks.acquire(store, "repair", sources=sources, owner=owner, purpose="repair", wait=wait) as held,
         locks.acquire(copy, "source-side", owner=owner, purpose=f"repair of {store.url}", wait=wait) as beside,
@@ -121,38 +111,31 @@ def _repair(store: ObjectStore, copy: ObjectStore, damage: Sequence[dict[str, An
             held.check()
             beside.check()
 
-        done = repair(_opened(store), Archive.open(copy), [each["file"] for each in damage], check=check)
-    return {"repaired": list(done.files), "not_repaired": dict(done.left)}
+        repaired = repair(_opened(store), Archive.open(copy), [each["file"] for each in damage], check=check)
+    return {"repaired": list(repaired.files), "not_repaired": dict(repaired.left)}
 
 
-def _telling(output: Output) -> Callable[[FileRecord], None]:
-    """Return a callback that reports the amount read, now and then."""
-    read, shown = 0, time.monotonic()
+def _progress(output: Output) -> Callable[[FileRecord], None]:
+    read = 0
 
-    def tell(record: FileRecord) -> None:
-        nonlocal read, shown
+    def report(record: FileRecord) -> None:
+        nonlocal read
         read += record.size
-        if time.monotonic() - shown > _SHOW_S:
-            shown = time.monotonic()
-            output.say(f"  {human_size(read)} read")
+        output.report(f"{human_size(read)} read", every_s=5.0)
 
-    return tell
+    return report
 
 
-def _show(console: Console, value: dict[str, Any]) -> None:
-    for each in value["damage"]:
-        console.print(f"damaged: {each}", markup=False)
-    for path in value.get("repaired", ()):
-        console.print(f"repaired: {path}", markup=False)
-    for path, why in value.get("not_repaired", {}).items():
-        console.print(f"not repaired: {path}: {why}", markup=False)
-    how = "read and compared with their checksums" if value["deep"] else "there, with the right size"
-    console.print(
-        f"{value['files'] - len(value['damage'])} of {value['files']} files ({human_size(value['bytes'])}) of "
-        f"{value['commits']} commits are {how}",
-        markup=False,
+def _lines(value: dict[str, Any]) -> Iterator[str]:
+    yield from (f"damaged: {problem}" for problem in value["damage"])
+    yield from (f"repaired: {path}" for path in value.get("repaired", ()))
+    yield from (f"not repaired: {path}: {why}" for path, why in value.get("not_repaired", {}).items())
+    how = "read and match their checksums" if value["deep"] else "there, with the right size"
+    yield (
+        f"{value['files'] - len(value['damage'])} of {value['files']} files ({human_size(value['bytes'])}) "
+        f"of {counted(value['commits'], 'commit')} are {how}"
     )
     if (locks := value.get("object_locks")) is not None:
-        console.print(f"object locks: {locks['looked_at']} looked at, {locks['extended']} extended", markup=False)
+        yield f"object locks: {locks['looked_at']} checked, {locks['extended']} extended"
     if value["read_since"]:
-        console.print(f"every file was read, or made, after {value['read_since']}", markup=False)
+        yield f"every file was read, or written, after {value['read_since']}"

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.replica.options import OfArchive, ask
-from holdfast.cli.shared.confirmation import Yes, confirm
-from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.options import Json, Store, Wait, Yes  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
 from holdfast.common.words import named
 from holdfast.replication.work import giving_up
@@ -41,7 +40,7 @@ def give_up(
         if dry_run:
             value = _value(log, planned, None)
         else:
-            confirm(log.name, _consequence(log, planned), yes=yes, output=output)
+            output.confirm(log.name, _consequence(log, planned), yes=yes)
             given_up, entry = giving_up.give_up(asked.coordination, log.archive, index, wait=wait, places=asked.place)
             value = _value(log, given_up, entry)
     output.result(value, lambda console: _show(console, value))

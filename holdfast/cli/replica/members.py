@@ -12,8 +12,7 @@ from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.cli.replica.options import AnyReplica, Asked, OfArchive, Replica, ask
 from holdfast.cli.replica.status import log_words
 from holdfast.cli.replica.upkeep import brought, recover_replica
-from holdfast.cli.shared.confirmation import Yes, confirm
-from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.options import Json, Store, Wait, Yes  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output, show_rows
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.config.archives_model import Name
@@ -169,7 +168,7 @@ def elect(
             _show_candidates(asked, log, output)
             return
         asked.row(name)
-        confirm(name, _consequence(log, name), yes=yes, output=output)
+        output.confirm(name, _consequence(log, name), yes=yes)
         given_up = membership.elect(
             asked.coordination,
             log.archive,
@@ -254,7 +253,7 @@ def forget(
                 "it has what no other one has"
             )
         lost = f"{log.name} goes on without {name}, which cannot be read ({answer.problem}): what only it has is lost"
-        confirm(name, lost, yes=yes, output=output)
+        output.confirm(name, lost, yes=yes)
         unknown = membership.remove(asked.coordination, log.archive, name, force=True, wait=wait, places=asked.place)
     _tell_removed(output, log, row, unknown)
 

@@ -42,17 +42,13 @@ def run_job(
     output: Output,
     is_local: bool = False,
 ) -> dict[str, Any]:
-    """Run an operation under its locks and return its summary.
+    """Run an operation under its locks and return its summary; parameters are those of `PreparedJob`.
 
-    :param database: that it reads or writes; None where it works on the archive alone.
-    :param source: whose locks it takes; None for none.
-    :param wait: seconds to wait for locks that others hold.
-    :param is_local: Spark runs on this machine, whatever HOLDFAST_SPARK_MASTER says: no other one can reach the
-        database.
+    :param wait: seconds to wait for locks of others.
     :raises ReportedError: it failed; the sentence and the exit code are its own.
     """
     operation = request.operation
-    archive = archive.at(archive.open().url)  # as it is whatever folder a job is in
+    archive = archive.at(archive.open().url)  # absolute, for jobs in other folders
     run = job_process.new_run_id(operation)
     on_cluster = not (is_local or job_process.spark_master().startswith("local"))
     job = PreparedJob(archive, request, run, source, database, forced_executor(), is_local, on_cluster)
@@ -78,10 +74,7 @@ def run_job(
 
 @dataclass
 class _Command:
-    """A command, as its job needs it.
-
-    :param until: this process's clock when nothing is waited for any more that others hold.
-    """
+    """A command as its job needs it; `until` is the monotonic deadline for lock waits."""
 
     output: Output
     until: float
@@ -101,14 +94,14 @@ class _Command:
 
     @contextmanager
     def logged(self, operation: str) -> Iterator[None]:
-        """Keep the log of the job's processes in a file, which stays where nothing else says why it failed."""
+        """Keep the log of the job's processes in a file, which stays if nothing else says why it failed."""
         with tempfile.NamedTemporaryFile(prefix=f"holdfast-{operation}-", suffix=".log", delete=False) as file:
             self._log = Path(file.name)
         try:
             yield
         except ReportedError as error:
             if error.reported_code != 1 or not self._log.exists():
-                self._log.unlink(missing_ok=True)  # whatever it says, the job has said it better
+                self._log.unlink(missing_ok=True)  # the job has said it better
                 raise
             raise ReportedError(f"{error} (the job's log: {self._log})", 1) from error
         self._log.unlink()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from holdfast.operations.requests.base import NO_LOCK
 from holdfast.replication.log.settings import COORDINATION_VARIABLE
 
 Url = Annotated[
@@ -15,17 +14,9 @@ Url = Annotated[
         metavar="URL", help="The archive: a folder, file://…, s3://…, az://…, gs://…, or a name in archives.yaml."
     ),
 ]
-SchemaTaken = Annotated[
-    Literal["auto", "earlier", "later"],
-    typer.Option(
-        "--schema",
-        help="Where it was changed between two backups, and it is not known when: the one before or after, or the one "
-        "that serves best.",
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
-Wait = Annotated[float, typer.Option(help="Seconds to wait for what others hold.", min=0)]
-NoLock = Annotated[bool, typer.Option("--no-lock", help=NO_LOCK.help)]
+Wait = Annotated[float, typer.Option(help="Seconds to wait for locks of others.", min=0)]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask: for scripts, and where there is no terminal.")]
 Store = Annotated[
     str | None,
     typer.Option(

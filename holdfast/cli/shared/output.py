@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.runs import RunRecord
 
+    Lines = str | Iterable[str] | Callable[[Console], None]
+
 
 _CLEAR: Final = "\r\x1b[2K"
 _LINE_EVERY_S: Final = 60.0
@@ -41,25 +43,21 @@ Formatted = Annotated[
 
 
 class LineConsole(Console):
-    """A console that takes every text as it is, a line each: no markup, no emoji, nothing that a terminal obeys.
-
-    It holds for cells and titles of tables, too, since rich makes all of them by `render_str`.
-    """
+    """A console that prints each text as one line: no markup, no emoji, nothing that a terminal obeys."""
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Return a text to be shown, with what a terminal would obey escaped."""
+        """Return a text with all that a terminal obeys escaped; rich makes cells and titles by this, too."""
         return super().render_str(one_line(text), **{**options, "markup": False, "emoji": False})
 
 
 class Output:
     """The output of one command.
 
-    :param as_json: print the result as one JSON object.
     :param form: of a result that has rows.
-    :ivar words: where everything goes that is not the result.
+    :ivar words: the console of everything but the result.
     """
 
     def __init__(self, *, as_json: bool, form: RowFormat = "table") -> None:
@@ -68,8 +66,8 @@ class Output:
         self._form = form
         self.words = LineConsole(stderr=True)
         self._results = LineConsole()
-        self._began = time.monotonic()
-        self._heard = 0
+        self._began = self._reported = time.monotonic()
+        self._heard = 0  # messages of the job that were printed
         self._number, self._seen = -1, 0.0
         self._shown = -math.inf
         self._is_open = False
@@ -77,52 +75,71 @@ class Output:
     def say(self, words: str) -> None:
         """Print a message that is not the result."""
         self._close()
-        self.words.print(hide_passwords(words), markup=False)
+        self.words.print(hide_passwords(words))
+
+    def report(self, words: str, *, every_s: float) -> None:
+        """Print progress, unless the last was printed less than so many seconds ago."""
+        if (now := time.monotonic()) - self._reported >= every_s:
+            self._reported = now
+            self.say(f"  {words}")
 
     def failure(self, words: str, code: int) -> int:
-        """Print the reason of a failure and return the exit code.
-
-        With --json, an object repeats both.
-        """
+        """Print the reason of a failure, with --json also as an object; return the exit code."""
         self.say(f"holdfast: {words}")
         if self.as_json:
             sys.stdout.write(_json({"error": hide_passwords(words), "exit_code": code}))
             sys.stdout.flush()
         return code
 
-    def result(self, value: Mapping[str, Any], show: Callable[[Console], None]) -> None:
-        """Print the result: `value` as JSON, or as `show` prints it for people."""
+    def confirm(self, name: str, consequence: str, *, yes: bool) -> None:
+        """Ask a person to type a name before work that cannot be undone; `--yes` answers.
+
+        :param consequence: a sentence on what becomes of it.
+        :raises UsageError: another name was typed, or there is no terminal to ask at.
+        """
+        if yes:
+            return
+        self.say(consequence)
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise UsageError("this cannot be undone, and there is no terminal to ask at: nothing was done. Add --yes")
+        if typer.prompt(f"This cannot be undone. Type {one_line(name)} to continue", err=True) != name:
+            raise UsageError(f"that is not {name}: nothing was done")
+
+    def result(self, value: Mapping[str, Any], lines: Lines) -> None:
+        """Print the result: `value` as JSON, or its lines for people."""
         self._close()
         if self.as_json:
             sys.stdout.write(_json(value))
+        elif callable(lines):
+            lines(self._results)
         else:
-            show(self._results)
+            for line in [lines] if isinstance(lines, str) else lines:
+                self._results.print(line)
 
     def rows(
         self,
         head: Sequence[str],
         rows: Iterable[Sequence[Any]],
         value: Mapping[str, Any],
-        show: Callable[[Console], None],
+        lines: Lines,
         remarks: Iterable[str],
     ) -> None:
         """Print a result that has rows: these alone as CSV or as lines of JSON, else as `result` does.
 
         :param head: the names of the columns.
-        :param show: prints the table and the remarks.
-        :param remarks: is said beside rows that stand alone.
-        :raises UsageError: two columns have one name, and each row is to be an object
+        :param lines: the table and the remarks; `remarks`: those alone, for stderr beside bare rows.
+        :raises UsageError: each row is to be an object, and two columns have one name.
         """
         if self.as_json or self._form == "table":
-            self.result(value, show)
+            self.result(value, lines)
             return
         if self._form == "csv":
-            lines = (_csv_line(row) for row in (head, *rows))
+            printed = (_csv_line(row) for row in (head, *rows))
         else:
             if twice := next((name for name in head if list(head).count(name) > 1), None):
-                raise UsageError(f"two columns are called {twice}: name one of them otherwise, by AS")
-            lines = (_json(dict(zip(head, row, strict=True))) for row in rows)
-        for line in lines:
+                raise UsageError(f"two columns are called {twice}: rename one with AS")
+            printed = (_json(dict(zip(head, row, strict=True))) for row in rows)
+        for line in printed:
             # A terminal would obey what is in a value; a file gets it as it is.
             sys.stdout.write(f"{one_line(line[:-1])}\n" if sys.stdout.isatty() else line)
         for words in remarks:
@@ -140,9 +157,9 @@ class Output:
         return time.monotonic() - self._began
 
     def progress(self, record: RunRecord | None, left_s: float | None = None) -> None:
-        """Print the new messages of a job, and its progress: one line that is rewritten, or in a file one a minute.
+        """Print a job's new messages and its progress: one line that is rewritten, in a file a line a minute.
 
-        :param left_s: seconds left of the whole job; None where that is not known.
+        :param left_s: estimated seconds left of the whole job.
         """
         self.hear(record)
         if record is None:
@@ -165,7 +182,6 @@ class Output:
         self._is_open = True
 
     def _close(self) -> None:
-        """Remove the line of progress, for what comes in its place."""
         if self._is_open:
             self.words.file.write(_CLEAR)
             self.words.file.flush()
@@ -173,8 +189,7 @@ class Output:
 
 
 def _json(value: Mapping[str, Any]) -> str:
-    """Return an object on a line, in ASCII; JSON itself would leave DEL as it is."""
-    return json.dumps(value, default=str).replace("\x7f", "\\u007f") + "\n"
+    return json.dumps(value, default=str).replace("\x7f", "\\u007f") + "\n"  # JSON leaves DEL as it is
 
 
 def _csv_line(row: Sequence[Any]) -> str:
@@ -182,27 +197,29 @@ def _csv_line(row: Sequence[Any]) -> str:
 
 
 def _csv_cell(value: Any) -> str:
-    """Return a cell as COPY … CSV has it: NULL is nothing, and an empty text is two quotes."""
-    if value is None:
+    if value is None:  # as COPY … CSV has it: NULL is nothing, and an empty text is two quotes
         return ""
     text = value if isinstance(value, str) else json.dumps(value)
     return '"' + text.replace('"', '""') + '"' if not text or set(text) & set(',"\r\n') else text
 
 
-def show_rows(console: Console, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table without cutting its cells, however wide the terminal is.
-
-    A name that is cut short could not be typed into a command.
-    """
-    lines = [[one_line(cell) for cell in row] for row in (head, *rows)]
-    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
-    for row in lines:
+def table_lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table; no cell is cut, since a name that is cut cannot be typed into a command."""
+    cells = [[one_line(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
         line = "  ".join(cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
-        console.print(f" {line}".rstrip(), markup=False)
+        yield f" {line}".rstrip()
 
 
-def told_waiting(waiting: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line about each table that waits to start over, for `status` and `points`."""
-    for each in waiting:
-        do = "somebody has to mend that" if each["act"] else "the next backup tries again"
-        yield f"{each['table']} waits since {each['since']}, its rows are known up to then: {each['reason']}; {do}"
+def show_rows(console: Console, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table."""
+    for line in table_lines(head, rows):
+        console.print(line)
+
+
+def waiting_lines(waiting: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line about each table that waits to start over."""
+    for table in waiting:
+        remedy = "this needs action" if table["act"] else "the next backup tries again"
+        yield f"{table['table']} waits since {table['since']}, and has no newer rows: {table['reason']}; {remedy}"

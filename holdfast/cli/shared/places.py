@@ -23,18 +23,10 @@ if TYPE_CHECKING:
 
 
 def _configured(url: str) -> ArchiveConfig | None:
-    """Return an archive's settings in archives.yaml, found by its name or its URL."""
+    """Return an archive's settings in archives.yaml, given its name or its URL."""
     path = find_config()
-    if path is None:
-        return None
-    read = read_archives(path)
-    if url in read.mistakes:
-        return read.archive(url)
-    known = (archive for archive in read.archives.values() if url in (archive.url, *(archive.replicas or {}).values()))
-    found = read.archives.get(url) or next(known, None)
-    if found is None:  # its entry would say where its update log is, or what its key is
-        read.refuse_mistaken(url)
-    return found
+    named = read_archives(path).find(url) if path else None
+    return named[1] if named else None
 
 
 def resolve(
@@ -46,9 +38,8 @@ def resolve(
 ) -> ArchiveContext:
     """Return the context of an archive, given its URL or its name in archives.yaml.
 
-    :param keys: go before what archives.yaml says.
-    :param like: whose key and signers it has, where archives.yaml does not know it.
-    :param coordination: address of the coordination store, as the option says.
+    :param keys: instead of those in archives.yaml; `like`: those of an archive that is not in it.
+    :param coordination: the option with the address of the coordination store.
     """
     configured = _configured(url)
     if configured is None:
@@ -61,19 +52,12 @@ def resolve(
 
 
 def archive_store(url: str, key: str | None = None, like: ArchiveKeys = AS_ENVIRONMENT_SAYS) -> SealedStore:
-    """Return an archive's object store, given its URL or its name in archives.yaml.
-
-    :param key: address of its key, whatever archives.yaml says.
-    :param like: as `resolve` takes it.
-    """
+    """Return the object store of an archive that `resolve` resolves."""
     return resolve(url, keys=ArchiveKeys(key), like=like).open()
 
 
 def replicas(url: str, *, coordination: str | None = None) -> list[ArchiveContext]:
-    """Return the contexts of an archive's replicas in the order of archives.yaml.
-
-    Of a replica that is named, only its own.
-    """
+    """Return the contexts of an archive's replicas in the order of archives.yaml; of a replica's URL, its own."""
     archive = resolve(url, coordination=coordination)
     return [archive] if url == archive.url else archive.replicas
 
@@ -82,31 +66,30 @@ def source(url: str, name: str) -> tuple[str, SourceConfig, Address]:
     """Return a source's name in the archive, its settings, and its address.
 
     :param url: the archive, as typed.
-    :param name: a name in archives.yaml, or an address. One that archives.yaml gives a source of this archive means
-        that source, whichever user it names: a DBA sets up what a role of its own backs up.
+    :param name: a name in archives.yaml, or an address. One that a source of this archive has means that source, also
+        with another user: a DBA sets up what a role of its own backs up.
     """
     if "://" in name:
         address = Address.parse(name)
         ours = resolve(url).settings.sources
-        here = [(each, found) for each, found in ours.items() if _is_at(found, address)]
-        if len(here) == 1:
-            return here[0][0], here[0][1].model_copy(update={"url": address.url}), address
+        same = [(own, config) for own, config in ours.items() if _is_at(config, address)]
+        if len(same) == 1:
+            return same[0][0], same[0][1].model_copy(update={"url": address.url}), address
         return _source_name(address.database), SourceConfig(url=address.url), address
     configured = _configured(url)
     if configured is None:
         raise UsageError(
-            f"{name!r} is no database address, and archives.yaml says nothing of {url}: "
+            f"{name!r} is no database address, and archives.yaml has no archive {url}: "
             "write postgresql://user@host:port/database"
         )
-    known, found = configured.source(name)
-    return known, found, _address(known, found)
+    name, config = configured.source(name)
+    return name, config, _address(name, config)
 
 
 def database(name: str, archive: str | None = None) -> tuple[SourceConfig, Address]:
-    """Return a source's settings and its address, also where no archive is named.
+    """Return the settings and the address of a source, given its name in archives.yaml or its address.
 
-    :param name: a name in archives.yaml, or an address.
-    :param archive: whose source it is; needed where archives.yaml has several of this name.
+    :param archive: needed where several archives have a source of this name.
     """
     if "://" in name and (archive is None or not resolve(archive).settings.sources):
         address = Address.parse(name)
@@ -121,29 +104,27 @@ def archive_having(name: str) -> str:
     """
     path = find_config()
     read = read_archives(path) if path else ReadArchives(Path())
-    having = sorted(each for each, configured in read.archives.items() if name in configured.sources)
-    having += sorted(each for each, entry in read.unread.items() if _has_source(entry, name))
+    having = sorted(archive for archive, config in read.archives.items() if name in config.sources)
+    having += sorted(archive for archive, entry in read.unread.items() if _has_source(entry, name))
     if len(having) != 1:
-        found = (
+        remedy = (
             f"several archives have it ({', '.join(having)}): say which with --archive"
             if having
-            else ("archives.yaml has no source of this name: write postgresql://user@host:port/database")
+            else "archives.yaml has no source of this name: write postgresql://user@host:port/database"
         )
-        raise UsageError(f"{name!r} is no database address, and {found}")
+        raise UsageError(f"{name!r} is no database address, and {remedy}")
     return having[0]
 
 
 def _has_source(entry: Any, name: str) -> bool:
-    """Return whether an entry with a mistake has a source of this name."""
     named = entry.get("sources") if isinstance(entry, Mapping) else None
     return isinstance(named, Mapping) and name in named
 
 
-def _is_at(found: SourceConfig, address: Address) -> bool:
-    """Return whether archives.yaml gives a source this address; one without a host is known by nothing."""
-    if not found.url or not found.url.startswith("postgres"):
+def _is_at(config: SourceConfig, address: Address) -> bool:
+    if not config.url or not config.url.startswith("postgres"):
         return False
-    return address.location is not None and Address.parse(found.url).location == address.location
+    return address.location is not None and Address.parse(config.url).location == address.location
 
 
 def _source_name(database: str) -> str:
@@ -161,16 +142,16 @@ def target(url: str, name: str) -> Address:
     return Address.parse(name) if "://" in name else source(url, name)[2]
 
 
-def _address(name: str, found: SourceConfig) -> Address:
-    if found.url:
-        return Address.parse(found.url)
-    variable = f"AIRFLOW_CONN_{(found.connection or '').upper()}"
+def _address(name: str, config: SourceConfig) -> Address:
+    if config.url:
+        return Address.parse(config.url)
+    variable = f"AIRFLOW_CONN_{(config.connection or '').upper()}"
     uri = os.environ.get(variable, "")
     if uri.startswith("{"):
         raise UsageError(f"{variable} is JSON, which only Airflow reads: write it as postgresql://user@host:port/db")
     if uri:
         return Address.parse(uri.replace("postgres://", "postgresql://", 1))
     raise UsageError(
-        f"source {name} names the Airflow connection {found.connection!r}, which only Airflow knows: add its 'url' "
+        f"source {name} names the Airflow connection {config.connection!r}, which only Airflow knows: add its 'url' "
         f"to archives.yaml, set {variable}, or write the address"
     )

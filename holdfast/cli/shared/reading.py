@@ -26,32 +26,30 @@ Consistent = Annotated[
     Consistency | None,
     typer.Option(
         "--consistency",
-        help="'sequential': from a replica that has every backup whose quorum has succeeded, and without those that "
-        "wait for it or have failed. 'eventual': what the replica has. Default is what archives.yaml says, else that.",
+        help="'sequential': every backup whose quorum has succeeded, and no other. 'eventual': what the first replica "
+        "has. Default is the setting in archives.yaml, else 'eventual'.",
     ),
 ]
 
 
 LIMIT_S = 30.0
-"""So many seconds a place has for its first answer: as long as one request may take, and not all its repetitions."""
+"""Seconds for the first answer of a store: the time of one request, without its repetitions."""
 
 
 def open_archive(url: str, consistency: Consistency | None, coordination: str | None) -> tuple[ArchiveContext, Opened]:
-    """Open an archive to read it at a consistency.
+    """Open an archive, or the first of its replicas that can be read at a consistency.
 
-    Of several replicas, where none was named, the first that can be read so. The context is of that one.
-
-    :param consistency: as the option says; None for what archives.yaml says.
-    :param coordination: address of the coordination store, as the option says.
-    :raises NoAnswerError: nothing has answered there in time, where one place is read.
+    :param consistency: the option; None for that of archives.yaml.
+    :param coordination: the option with the address of the coordination store.
+    :raises NoAnswerError: the only store has not answered in time.
     """
     archive = places.resolve(url, coordination=coordination)
-    wanted = consistency or archive.settings.consistency
-    replicas = places.replicas(url, coordination=coordination) if wanted == "sequential" else [archive]
+    consistency = consistency or archive.settings.consistency
+    replicas = places.replicas(url, coordination=coordination) if consistency == "sequential" else [archive]
     stores = [replica.open() for replica in replicas]
     if len(stores) == 1:
         _check_answers(stores[0])
-    opened = open_first(stores, wanted, address=archive.coordination)
+    opened = open_first(stores, consistency, address=archive.coordination)
     return archive.at(opened.store.url), opened
 
 
@@ -59,15 +57,12 @@ def _check_answers(store: ObjectStore) -> None:
     answer = ask_side_by_side({store.url: partial(store.head, IDENTITY_KEY)}, limit_s=LIMIT_S)[store.url]
     if isinstance(answer, NoAnswerError):
         raise NoAnswerError(
-            f"{store.url} has not answered within {LIMIT_S:g} s: is the mount, the server or the network there? "
-            "Another replica, or a copy, is read by its own URL"
+            f"{store.url} has not answered within {LIMIT_S:g} s: check the mount, the server and the network. "
+            "To read another replica, or a copy, name its own URL"
         )
 
 
 def say_read_from(output: Output, read_from: Mapping[str, Any]) -> None:
-    """Report the replica that was read, and its freshness.
-
-    An archive without replicas has no such report.
-    """
+    """Report the replica that was read, and its freshness; nothing for an archive without replicas."""
     if words := words_of(read_from):
         output.say(words)

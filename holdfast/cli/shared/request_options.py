@@ -16,10 +16,7 @@ _REQUEST = "request"
 
 
 def takes(request_type: type[Request]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replace a command's parameter `request` by the options of a request.
-
-    The argument is made of them.
-    """
+    """Replace a command's parameter `request` by the options of a request, of which its argument is made."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         options = {field.name: field for field in request_type.options() if field.option.is_in_command}

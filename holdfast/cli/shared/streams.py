@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from holdfast.archive.format.block import WaitingTable
+    from holdfast.archive.format.state import State
     from holdfast.postgresql.connection.address import Address
     from holdfast.postgresql.logical.stream_state import ExpectedStream
     from holdfast.postgresql.setup.grants import Plan
@@ -24,74 +25,65 @@ if TYPE_CHECKING:
 def stream_names(source: str, archive: str | None, database: str, databases: Iterable[str]) -> dict[str, str]:
     """Return the names of the streams of databases, by database; nothing where no archive is meant.
 
-    :param source: as typed; the name of its own database in the archive may be another than the database's.
-    :param archive: as typed; without it the only archive in archives.yaml that has the source.
+    :param source, archive: as typed; without an archive, the only one in archives.yaml that has the source.
     """
     if archive is None:
         if "://" in source:
             return {}
         archive = places.archive_having(source)
-    known, _, _ = places.source(archive, source)
+    name, _, _ = places.source(archive, source)
     identity = Archive.open(places.archive_store(archive)).identity.id
-    return {each: stream_name(identity, known if each == database else each) for each in databases}
+    return {each: stream_name(identity, name if each == database else each) for each in databases}
 
 
 def left_streams(source: str, archive: str | None, address: Address, databases: Iterable[str]) -> dict[str, str]:
-    """Return the names of the streams of databases that are to be dropped, by database, as `stream_names` does.
+    """Return the names of the streams to drop, by database, as `stream_names` does.
 
-    A source that archives.yaml has at another address by now left its stream in the old database, under its name there:
-    a database without the stream of its own name has that of another source of the archive.
-
-    :param source, archive: as for `stream_names`.
+    A source that was moved has left its stream in the old database, under the source's name. So where a database lacks
+    the stream of its own name, it is the only one there of another source of the archive.
     """
     names = stream_names(source, archive, address.database, databases)
     if archive is None or "://" not in source:
         return names
     resolved = places.resolve(archive)
     opened = Archive.open(resolved.open())
-    known = {*opened.state.streams, *resolved.settings.sources}
-    ours = {stream_name(opened.identity.id, each) for each in known}
+    sources = {*opened.state.streams, *resolved.settings.sources}
+    ours = {stream_name(opened.identity.id, name) for name in sources}
     for database, name in names.items():
         with connect(address.at_database(database)) as session:
             there = streams_of(session)
-        left = [each for each in there if each in ours]
-        if name not in there and len(left) == 1:
-            names[database] = left[0]
+        ours_there = [each for each in there if each in ours]
+        if name not in there and len(ours_there) == 1:
+            names[database] = ours_there[0]
     return names
 
 
 def expected_in(source: str, archive: str | None, name: str | None) -> ExpectedStream | None:
-    """Return the stream that an archive expects in a source's own database.
-
-    None where it does not follow that.
-
-    :param source, archive: as for `stream_names`.
-    :param name: the stream's.
-    """
+    """Return the stream of a name that an archive expects in a source's database; None where it follows none."""
     if name is None:
         return None
-    place = archive or places.archive_having(source)
-    known, _, _ = places.source(place, source)
-    state = Archive.open(places.archive_store(place)).state
-    newest = newest_with_stream(state, known)
+    state, source = _state(source, archive)
+    newest = newest_with_stream(state, source)
     return expected_stream(state, newest, name) if newest else None
 
 
 def waiting_in(source: str, archive: str | None) -> tuple[WaitingTable, ...]:
-    """Return the tables of a source that wait to start over in an archive.
+    """Return the tables of a source that wait to start over in an archive."""
+    return waiting_tables(*_state(source, archive))
 
-    :param source, archive: as for `stream_names`.
-    """
-    place = archive or places.archive_having(source)
-    known, _, _ = places.source(place, source)
-    return waiting_tables(Archive.open(places.archive_store(place)).state, known)
+
+def _state(source: str, archive: str | None) -> tuple[State, str]:
+    """Return an archive's state, and the source's name in it."""
+    archive = archive or places.archive_having(source)
+    name, _, _ = places.source(archive, source)
+    return Archive.open(places.archive_store(archive)).state, name
 
 
 def other_streams(address: Address, databases: Iterable[str], plan: Plan) -> Iterator[str]:
-    """Yield words about each stream in databases that a plan does not drop."""
+    """Yield a sentence about each stream in databases that a plan does not drop."""
     dropped = "".join(each for part in plan.parts for change in part.changes for each in change.statements)
     for database in databases:
         with connect(address.at_database(database)) as session:
             for name in streams_of(session):
                 if name not in dropped:
-                    yield f"{database} has a stream of another archive, {name}: name that with --archive to drop it"
+                    yield f"{database} has a stream of another archive, {name}: name it with --archive to drop that"

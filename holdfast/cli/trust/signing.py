@@ -10,10 +10,10 @@ import typer
 from holdfast.archive import Archive, locks
 from holdfast.archive.maintenance.vouching import vouch
 from holdfast.cli.shared import places
-from holdfast.cli.shared.confirmation import Yes, confirm
-from holdfast.cli.shared.key_files import make_key_file
-from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.options import Json, Url, Wait, Yes  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
+from holdfast.cli.trust.key import make_key_file
+from holdfast.common.words import counted
 from holdfast.storage.encryption.signing_key import believed, find_signing_key, missing_key, signing_key
 from locking import Owner
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 signing_app = typer.Typer(
     name="signing",
-    help="Signatures of all that is in an archive: who may write to the store forges nothing in it.",
+    help="Signatures of all that is in an archive, so that write access to the store is not enough to forge it.",
     no_args_is_help=True,
 )
 
@@ -38,17 +38,13 @@ def new(
     public = find_signing_key(address).public
     output.result(
         {"key": address, "public": str(public), "fingerprint": public.fingerprint},
-        lambda console: console.print(
-            f"made {address} ({public.fingerprint}); whoever is to believe what it signs needs {public}",
-            markup=False,
-            soft_wrap=True,
-        ),
+        f"made {address} ({public.fingerprint}); to check its signatures, other machines need {public}",
     )
 
 
 @signing_app.command(name="show")
 def show(url: Url, as_json: Json = False) -> None:
-    """Print since which commit an archive is signed, and whose signatures are believed here."""
+    """Print since which commit an archive is signed, and which signatures are believed here."""
     output = Output(as_json=as_json)
     store = places.archive_store(url)
     state = Archive.open(store).state
@@ -60,7 +56,7 @@ def show(url: Url, as_json: Json = False) -> None:
         "signs": str(own.public) if own else None,
         "believed": sorted(map(str, (known or {}).values())),
     }
-    output.result(value, lambda console: console.print(_words(value), markup=False, soft_wrap=True))
+    output.result(value, _words(value))
 
 
 def _words(value: dict[str, Any]) -> str:
@@ -68,15 +64,15 @@ def _words(value: dict[str, Any]) -> str:
     since += " (its commits alone, until the next one)" if value["commits_alone"] else ""
     signs = f"signs with {value['signs']}" if value["signs"] else "signs nothing"
     believes = f"believes {', '.join(value['believed'])}" if value["believed"] else "asks for no signature"
-    return f"{since}, of {value['commit']} commits; this process {signs}, and {believes}"
+    return f"{since}, of {counted(value['commit'], 'commit')}; this process {signs}, and {believes}"
 
 
 @signing_app.command(name="start")
 def start(url: Url, yes: Yes = False, wait: Wait = 0, as_json: Json = False) -> None:
     """Sign all that is written from now on, and vouch for what is there; on each replica.
 
-    Also goes over to other signers: then the earlier ones need to be believed no more. Asks for the archive's name
-    first. `holdfast verify --deep` before it shows whether the files are those that were written.
+    Also changes the signers: earlier ones need not be believed afterwards. Asks for the archive's name first. Run
+    `holdfast verify --deep` before it, to check that the files are those that were written.
     """
     output = Output(as_json=as_json)
     stores = [replica.open() for replica in places.replicas(url)]
@@ -87,11 +83,13 @@ def start(url: Url, yes: Yes = False, wait: Wait = 0, as_json: Json = False) -> 
     opened = [Archive.open(store, before_signing=True) for store in stores]
     name = opened[0].identity.name
     key = find_signing_key(str(stores[0].signing.key))
-    confirm(name, f"{key.public} vouches for all that is in {name} now, whoever wrote it", yes=yes, output=output)
+    output.confirm(
+        name, f"{key.public} vouches for all that is in {name} now, also for files from other writers", yes=yes
+    )
     made = {store.url: _start(store, wait) for store in stores}
     value = {"commits": {place: commit.sequence for place, commit in made.items()}, "public": str(key.public)}
     words = "\n".join(f"{place}: signed since commit {commit.sequence}" for place, commit in made.items())
-    output.result(value, lambda console: console.print(words, markup=False, soft_wrap=True))
+    output.result(value, words)
 
 
 def _start(store: SealedStore, wait: float) -> ArchiveCommit:

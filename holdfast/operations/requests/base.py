@@ -6,15 +6,16 @@ import argparse
 import types
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
 
 from holdfast.common.errors import UsageError
+from holdfast.common.units import parse_bandwidth, parse_budget, parse_size, parse_span
 from holdfast.common.words import is_yes, listed, number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _NOT_GIVEN = ("", "None")
 """Values of templates and forms for an option that is not given."""
@@ -24,13 +25,10 @@ _NOT_GIVEN = ("", "None")
 class Option:
     """The definition of a request's field as an option.
 
-    :param help: one or two sentences.
-    :param metavar: stands for the value in a command's help.
-    :param flag: on the command line, where it is not the field's name.
-    :param title: of the form's field, where it is not the field's name.
+    :param flag, title, operator: its names on the command line, in the form and as the operator's argument, if they
+        differ from the field's; an operator of "" has no such argument.
     :param least: the smallest number.
-    :param schema: more of the JSON schema of the form's field.
-    :param operator: the operator's argument, where it is not the field's name; "" where there is none.
+    :param schema: further JSON schema of the form's field.
     :param is_in_command, is_in_form: whether the command and the DAG's form offer it.
     """
 
@@ -46,11 +44,20 @@ class Option:
 
 
 NO_LOCK = Option(
-    "Write nothing to the archive, not even a lock: for who may only read it. A vacuum does not wait then.",
+    "Write nothing to the archive, not even a lock, for users with read-only access. A vacuum may delete files "
+    "meanwhile.",
     operator="",
     is_in_form=False,
 )
-"""Of operations that only read. Without a lock they rely on the grace of a vacuum, and fail where it is over."""
+"""For operations that only read; without a lock they rely on the grace of a vacuum, and fail after it."""
+
+SCHEMA = Option(
+    "The schema, if it was changed between two backups at an unknown time: the one before, the one after, or the "
+    "better one.",
+    flag="--schema",
+    title="Schema",
+    operator="schema",
+)
 
 
 @dataclass(frozen=True)
@@ -58,8 +65,8 @@ class OptionField:
     """One option of a request, with its place in the model.
 
     :param kind: `bool`, `int`, `float`, `str`, or `tuple` for a list of strings.
-    :param choices: all values, where only these are known.
-    :param is_optional: None is a value: it is said elsewhere then.
+    :param choices: all values, if they are limited.
+    :param is_optional: whether None is a value.
     """
 
     name: str
@@ -71,32 +78,42 @@ class OptionField:
 
     @property
     def flag(self) -> str:
-        """Return the option's name on the command line.
-
-        An option that is on by default has the name that turns it off.
-        """
+        """Return its name on the command line; of an option that is on by default, the one that turns it off."""
         return _flag(self.name, self.option, is_forbidding=self.kind is bool and self.default is True)
 
     @property
     def word(self) -> str:
-        """Return the option's name in a form."""
+        """Return its name in a form."""
         return self.option.flag.removeprefix("--").replace("-", "_") or self.name
 
     @property
     def is_needed(self) -> bool:
-        """Return whether the option has no default and must be given."""
         return self.default is None and not self.is_optional
 
     @property
     def operator(self) -> str:
-        """Return the name of the operator's argument; "" where there is none."""
         return self.name if self.option.operator is None else self.option.operator
+
+
+def _checked(parse: Callable[[str], object]) -> AfterValidator:
+    def check(text: str) -> str:
+        parse(text)
+        return text
+
+    return AfterValidator(check)
+
+
+Span = Annotated[str, _checked(parse_span)]
+Size = Annotated[str, _checked(parse_size)]
+Bandwidth = Annotated[str, _checked(parse_bandwidth)]
+Budget = Annotated[str, _checked(parse_budget)]
+"""Amounts as people write them; the text travels as it is."""
 
 
 class Request(BaseModel):
     """The options of one run of an operation, beside the archive and the run's name.
 
-    A field is an option where its annotation has an `Option`; else it is said by the configuration alone.
+    A field is an option if its annotation has an `Option`; others come from the configuration alone.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -116,15 +133,11 @@ class Request(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _from_words(cls, data: Any) -> Any:
-        """Read values as templates and forms leave them."""
         return {name: _read(cls, name, value) for name, value in data.items()} if isinstance(data, dict) else data
 
     @classmethod
     def given(cls, **options: Any) -> Self:
-        """Return a request made of the given options.
-
-        :raises UsageError: an option has no such value; says which it may have.
-        """
+        """Return a request of the given options; raises UsageError for an invalid value."""
         try:
             return cls(**options)
         except ValidationError as error:
@@ -148,7 +161,7 @@ class Request(BaseModel):
 
     @classmethod
     def add_to(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the application's arguments to a parser; absent ones are left out of its result."""
+        """Add the application's arguments to a parser, whose result has only those that are given."""
         for name, field in cls.model_fields.items():
             kind, choices, _ = _shape(field.annotation)
             default = field.get_default()
@@ -193,6 +206,8 @@ def _field(name: str, option: Option, annotation: Any, default: Any) -> OptionFi
 def _shape(annotation: Any) -> tuple[type, tuple[str, ...], bool]:
     """Return the kind of an annotation's values, the choices, and whether None is a value."""
     origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _shape(parts[0])
     if origin in (Union, types.UnionType):
         kind, choices, _ = _shape(next(part for part in parts if part is not type(None)))
         return kind, choices, True

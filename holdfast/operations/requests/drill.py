@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from pydantic import field_validator
-
-from holdfast.common.units import parse_span
-from holdfast.operations.requests.base import NO_LOCK, Option, Request
+from holdfast.operations.requests.base import NO_LOCK, Option, Request, Span
 
 
 class DrillRequest(Request):
-    """A trial restore of a source, with what must hold in the restored database."""
+    """A trial restore of a source, with assertions on the restored database."""
 
     operation: ClassVar[str] = "drill"
 
-    source: Annotated[str | None, Option("Whose backup; needed where the archive holds several sources.")] = None
+    source: Annotated[str | None, Option("The source; needed where the archive has several.")] = None
     at: Annotated[str | None, Option("The recovery target, as for a restore; default is a random restore point.")] = (
         None
     )
@@ -29,29 +26,22 @@ class DrillRequest(Request):
         ),
     ] = ()
     newest_within: Annotated[
-        str | None,
+        Span | None,
         Option(
-            "Fail where the newest restore point is older than that (1h); default is archives.yaml's.", metavar="SPAN"
+            "Fail if the newest restore point is older than that (1h); default is the setting in archives.yaml.",
+            metavar="SPAN",
         ),
     ] = None
     trust_source: Annotated[
-        bool,
-        Option("With --to: let code of the source run with a superuser's rights there.", operator=""),
+        bool, Option("With --to: let code of the source run there with a superuser's rights.", operator="")
     ] = False
-    keep_server: Annotated[bool, Option("Let that server run on, to look at it.", operator="")] = False
+    keep_server: Annotated[bool, Option("Keep that server running, to examine it.", operator="")] = False
     key: Annotated[
         str | None,
         Option(
-            "Open the archive by the copy of its key at this address, and record that it is right; default is "
-            "archives.yaml's.",
+            "Open the archive with the copy of its key at this address, and record that it works; default is the "
+            "setting in archives.yaml.",
             metavar="ADDRESS",
         ),
     ] = None
     no_lock: Annotated[bool, NO_LOCK] = False
-
-    @field_validator("newest_within")
-    @classmethod
-    def _readable(cls, given: str | None) -> str | None:
-        if given is not None:
-            parse_span(given)
-        return given

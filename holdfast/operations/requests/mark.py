@@ -12,5 +12,5 @@ class MarkRequest(Request):
 
     operation: ClassVar[str] = "mark"
 
-    name: Annotated[str, Option("What the position is called, such as `before 4.2`.")]
-    source: Annotated[str | None, Option("The source in the archive; not needed where there is only one.")] = None
+    name: Annotated[str, Option("The name, such as `before 4.2`.")]
+    source: Annotated[str | None, Option("The source; needed where the archive has several.")] = None

@@ -14,12 +14,13 @@ class RecoveryRequest(Request):
 
     source: Annotated[
         str | None,
-        Option("Copy from this one. Default is the one that is furthest.", metavar="NAME", flag="--from", operator=""),
+        Option(
+            "The replica to copy from; default is the most advanced one.", metavar="NAME", flag="--from", operator=""
+        ),
     ] = None
     deep: Annotated[
-        bool,
-        Option(
-            "Read the files that are there, too, and replace those that are not what was written.", is_in_command=False
-        ),
+        bool, Option("Also read the files that are there, and replace those that differ.", is_in_command=False)
     ] = True
-    damaged: Annotated[bool, Option("It is not lost, but files at its place are gone or rotten.", operator="")] = False
+    damaged: Annotated[
+        bool, Option("The replica is not lost, but some of its files are missing or damaged.", operator="")
+    ] = False

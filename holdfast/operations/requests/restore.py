@@ -10,21 +10,20 @@ from pydantic_core import PydanticCustomError
 from holdfast.common.choices import Schema  # noqa: TC001 - pydantic reads it at run time
 from holdfast.common.units import AGO, absolute_time
 from holdfast.config.archives_model import Consistency  # noqa: TC001 - as above
-from holdfast.operations.requests.base import NO_LOCK, Option, Request
+from holdfast.operations.requests.base import NO_LOCK, SCHEMA, Option, Request
 
 _TIME = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}:?\d{2})"
 _AT = f"^(latest|commit:[0-9]+|lsn:[0-9A-Fa-f]+/[0-9A-Fa-f]+|mark:.+|{_TIME}|{AGO.strip('^$')})$"
 
 
 _ON_DEFINITIONS = ("schema_only", "roles", "owner", "no_owner", "tablespaces", "database_settings")
-"""Options that say how objects are created."""
+"""Options for the creation of objects."""
 
 
 class RestoreRequest(Request):
     """A restore of a source, or of chosen tables of it, to a recovery target.
 
-    :param source: its name in the archive; None where the archive has only one.
-    :param no_lock: take no lock, which a vacuum would respect.
+    :param source: its name in the archive; needed where the archive has several.
     """
 
     operation: ClassVar[str] = "restore"
@@ -49,20 +48,19 @@ class RestoreRequest(Request):
     exclude: Annotated[
         tuple[str, ...],
         Option(
-            "Not these tables, globs of schema.table: where everything is restored they come back empty, and of chosen "
-            "tables they stay out.",
+            "Not these tables, globs of schema.table: in a restore of everything they are created empty, in one of "
+            "chosen tables they are left out.",
             metavar="GLOB",
         ),
     ] = ()
     schema_only: Annotated[
-        bool,
-        Option("Only definitions: tables come back empty, and sequences at their beginning.", title="Schema only"),
+        bool, Option("Only definitions: tables are empty, and sequences at their start.", title="Schema only")
     ] = False
     data_only: Annotated[
         bool,
         Option(
-            "Only rows, and values of sequences: into tables that the target has already, and that are empty. All of "
-            "them are filled, or none.",
+            "Only rows and values of sequences, into existing, empty tables of the target. All of them are filled, or "
+            "none.",
             title="Data only",
         ),
     ] = False
@@ -79,26 +77,21 @@ class RestoreRequest(Request):
     roles: Annotated[
         Literal["check", "create", "harmless"],
         Option(
-            "Roles that own or may use something: 'check' that they are there, or 'create' those that are missing, "
-            "without passwords.",
+            "Roles that own or may use objects: 'check' that they exist, or 'create' missing ones, without passwords.",
             schema=(("enum", ["check", "create"]),),
         ),
     ] = "check"
     owner: Annotated[
         str | None,
         Option(
-            "Give everything to this role of the target, whoever owns it in the source.",
+            "Make this role of the target the owner of everything.",
             metavar="ROLE",
             schema=(("type", ["null", "string"]),),
             operator="new_owner",  # `owner` is that of a task
         ),
     ] = None
     no_owner: Annotated[
-        bool,
-        Option(
-            "Leave everything to the role that restores, which is no superuser.",
-            title="No owner",
-        ),
+        bool, Option("Leave everything to the role that restores, which is no superuser.", title="No owner")
     ] = False
     tablespaces: Annotated[
         Literal["drop", "keep"],
@@ -107,45 +100,36 @@ class RestoreRequest(Request):
     database_settings: Annotated[
         Literal["drop", "keep"] | None,
         Option(
-            "What is set on the database itself: settings of it and of roles in it, privileges, comment, connection "
-            "limit. 'keep': set it on the target's; 'drop': name it only. Default is to keep it where everything is "
-            "restored into an empty database."
+            "Settings of the database itself and of roles in it, its privileges, comment and connection limit. 'keep': "
+            "apply them to the target's; 'drop': only list them. Default is to keep them if everything is restored "
+            "into an empty database."
         ),
     ] = None
-    schema_choice: Annotated[
-        Schema,
-        Option(
-            "Where the schema was changed between two backups, and it is not known when: the one before or after, or "
-            "the one that serves best.",
-            flag="--schema",
-            title="Schema",
-            operator="schema",
-        ),
-    ] = "auto"
+    schema_choice: Annotated[Schema, SCHEMA] = "auto"
     strict: Annotated[
         bool,
         Option(
-            "Fail where rows break a condition, the server refuses an object, or anything else that follows the rows "
-            "does not come back. Otherwise it is left out, or added NOT VALID, and named."
+            "Fail if rows break a constraint, the server refuses an object, or anything else after the rows cannot be "
+            "restored. Otherwise it is left out, or added NOT VALID, and listed."
         ),
     ] = False
     trust_source: Annotated[
         bool,
         Option(
-            "Let code of the source run with the rights of a superuser who restores, where no log-in without these can "
-            "be had.",
+            "Let code of the source run with the rights of the superuser who restores, if no log-in with fewer rights "
+            "is possible.",
             title="Trust the source",
         ),
     ] = False
     consistency: Annotated[
         Consistency | None,
         Option(
-            "Of an archive with replicas. 'sequential': every backup whose quorum has succeeded, and nothing that "
-            "waits for it or has failed. 'eventual': all that the first replica has. Else: as archives.yaml says.",
+            "For an archive with replicas. 'sequential': every backup whose quorum has succeeded, and no other. "
+            "'eventual': what the first replica has. Default is the setting in archives.yaml.",
             is_in_command=False,
         ),
     ] = None
-    dry_run: Annotated[bool, Option("Make the plan, and change nothing.", title="Dry run", operator="only_plan")] = (
+    dry_run: Annotated[bool, Option("Show the plan, and change nothing.", title="Dry run", operator="only_plan")] = (
         False
     )
     no_lock: Annotated[bool, NO_LOCK] = False
@@ -153,12 +137,11 @@ class RestoreRequest(Request):
     @field_validator("at")
     @classmethod
     def _absolute(cls, given: str) -> str:
-        """Resolve a time before now once: the job, and another try of it, mean the same."""
+        """Resolve a time before now once, so that the job and its retries mean the same."""
         return absolute_time(given)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        """Refuse words on definitions where none come."""
         fields = type(self).model_fields
         given = [name for name in _ON_DEFINITIONS if getattr(self, name) != fields[name].default]
         if self.data_only and given:
@@ -173,15 +156,15 @@ class RestoreRequest(Request):
 
     @property
     def keeps_database_settings(self) -> bool:
-        """Return whether what is set on the database itself is set on the target's."""
+        """Return whether settings of the database itself are restored."""
         return self.database_settings == "keep" or (self.database_settings is None and not self.is_beside)
 
     @property
     def creates_roles(self) -> bool:
-        """Return whether roles that the target lacks are created; else they must be there."""
+        """Return whether missing roles are created; otherwise they must exist."""
         return self.roles != "check"
 
     @property
     def has_harmless_roles(self) -> bool:
-        """Return whether created roles may do no more than any owner of tables: for drills."""
+        """Return whether created roles have no rights beyond an owner's of tables: for drills."""
         return self.roles == "harmless"

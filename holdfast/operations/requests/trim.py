@@ -14,16 +14,15 @@ class TrimRequest(Request):
     operation: ClassVar[str] = "trim"
 
     min_keep: Annotated[
-        int,
-        Option("So many of the newest entries stay in any case.", metavar="N", least=0, title="Kept in any case"),
+        int, Option("The number of newest entries that always stay.", metavar="N", least=0, title="Kept in any case")
     ] = MIN_KEEP
     max_keep: Annotated[
         int,
         Option(
-            "So many are kept for a replica that is away; then it becomes lost.",
+            "The most entries kept for a replica that is away; then it becomes lost.",
             metavar="N",
             least=0,
             title="Kept for a replica that is away",
         ),
     ] = MAX_KEEP
-    dry_run: Annotated[bool, Option("Say what would go, and change nothing.", operator="", is_in_form=False)] = False
+    dry_run: Annotated[bool, Option("Show the plan, and change nothing.", operator="", is_in_form=False)] = False

@@ -8,10 +8,7 @@ from holdfast.operations.requests.base import Option, Request
 
 
 class TruncationRequest(Request):
-    """A truncation of one source's restore points, or of all sources'.
-
-    :param source: its name in the archive; None: all.
-    """
+    """A truncation of one source's restore points, or of all sources'."""
 
     operation: ClassVar[str] = "truncation"
 
@@ -19,26 +16,23 @@ class TruncationRequest(Request):
         tuple[str, ...],
         Option(
             "Rules for the restore points that stay: last=2, hourly=48, daily=14, weekly=8, monthly=12, yearly=5, "
-            "within=7d; a point stays if any rule keeps it. None: the rules of archives.yaml.",
+            "within=7d; a point stays if any rule keeps it. Default is the rules in archives.yaml.",
             metavar="RULE",
             schema=(
                 (
                     "items",
-                    {
-                        "type": "string",
-                        "pattern": "^(last|hourly|daily|weekly|monthly|yearly|within)=[0-9]+[hdwmy]?$",
-                    },
+                    {"type": "string", "pattern": "^(last|hourly|daily|weekly|monthly|yearly|within)=[0-9]+[hdwmy]?$"},
                 ),
             ),
         ),
     ] = ()
     source: Annotated[
-        str | None, Option("Only restore points of this source; else of all.", operator="", is_in_form=False)
+        str | None, Option("Only restore points of this source; default is all.", operator="", is_in_form=False)
     ] = None
     remove_source: Annotated[
         str | None,
         Option(
-            "Remove this source instead, with all its backups; a hold on one of them forbids it.",
+            "Remove this source instead, with all its backups; a hold on one of them prevents it.",
             metavar="NAME",
             is_in_form=False,
         ),
@@ -46,7 +40,7 @@ class TruncationRequest(Request):
     min_chains: Annotated[
         int,
         Option(
-            "So many of the newest full backups always stay, with all that follows them.",
+            "The number of newest full backups that always stay, with the changes after them.",
             metavar="N",
             least=1,
             title="Full backups",
@@ -55,7 +49,7 @@ class TruncationRequest(Request):
     dry_run: Annotated[
         bool,
         Option(
-            "Say which restore points would stay, why, and which would go; and change nothing.",
+            "Show which restore points would stay, and why, and which would be removed; change nothing.",
             title="Dry run",
             operator="only_plan",
         ),

@@ -5,10 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, ClassVar
 
-from pydantic import field_validator
-
 from holdfast.common.units import parse_span
-from holdfast.operations.requests.base import Option, Request
+from holdfast.operations.requests.base import Option, Request, Span
 
 
 class VacuumRequest(Request):
@@ -17,33 +15,21 @@ class VacuumRequest(Request):
     operation: ClassVar[str] = "vacuum"
 
     grace: Annotated[
-        str | None,
+        Span | None,
         Option(
             "The time that files stay after they were removed: 24h, 90 min, 7d; a restore without locks relies on it. "
-            "Else: as archives.yaml says.",
+            "Default is the setting in archives.yaml.",
             metavar="SPAN",
             schema=(("pattern", r"^[0-9]+(\.[0-9]+)? ?(s|min|h|d|w)$"),),
         ),
     ] = None
     orphans: Annotated[
-        bool,
-        Option(
-            "Also look for files that killed backups have left, which lists all data.",
-            title="Orphan files",
-        ),
+        bool, Option("Also look for files of killed backups, which lists all data.", title="Orphan files")
     ] = True
     dry_run: Annotated[
-        bool, Option("Say which files would go, and change nothing.", title="Dry run", operator="only_plan")
+        bool, Option("Show the files that would be deleted, and change nothing.", title="Dry run", operator="only_plan")
     ] = False
-
-    @field_validator("grace")
-    @classmethod
-    def _readable(cls, given: str | None) -> str | None:
-        if given is not None:
-            parse_span(given)
-        return given
 
     @property
     def span(self) -> timedelta:
-        """Return the grace."""
         return parse_span(self.grace or "24h")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import field_validator
-
 from holdfast.common.units import parse_budget, parse_span
-from holdfast.operations.requests.base import NO_LOCK, Option, Request
+from holdfast.operations.requests.base import NO_LOCK, Budget, Option, Request, Span
 
 
 class VerificationRequest(Request):
@@ -17,19 +15,19 @@ class VerificationRequest(Request):
 
     deep: Annotated[bool, Option("Read every file: checksums, Parquet pages, row counts.")] = False
     budget: Annotated[
-        str | None,
+        Budget | None,
         Option(
-            "With deep: read so much at most (100GB, 2h), first the files that were not read for longest; the next run "
-            "goes on from there. Else: as archives.yaml says.",
+            "With deep: the most to read (100GB, 2h), first the files that were not read for longest; the next run "
+            "continues. Default is the setting in archives.yaml.",
             metavar="SIZE|SPAN",
             schema=(("type", ["null", "string"]),),
         ),
     ] = None
     within: Annotated[
-        str | None,
+        Span | None,
         Option(
-            "With deep: read as many files as are needed to have read all in this time (30d). Else: as archives.yaml "
-            "says.",
+            "With deep: read as many files as needed to read all within this time (30d). Default is the setting in "
+            "archives.yaml.",
             metavar="SPAN",
             title="All within",
             schema=(("pattern", r"^[0-9]+(\.[0-9]+)? ?(s|min|h|d|w)$"),),
@@ -40,20 +38,6 @@ class VerificationRequest(Request):
         Option("Without deep: only files that were added since the last verification.", operator="", is_in_form=False),
     ] = False
     no_lock: Annotated[bool, NO_LOCK] = False
-
-    @field_validator("budget")
-    @classmethod
-    def _is_budget(cls, given: str | None) -> str | None:
-        if given is not None:
-            parse_budget(given)
-        return given
-
-    @field_validator("within")
-    @classmethod
-    def _is_span(cls, given: str | None) -> str | None:
-        if given is not None:
-            parse_span(given)
-        return given
 
     @property
     def bounds(self) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class MarkOperator(ArchiveOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Set the mark, and return its position and time."""
-        from holdfast.operations.mark_run import mark_source
+        from holdfast.operations.marks import mark_source
 
         with in_airflow_terms():
             request: MarkRequest = request_of(self, MarkRequest)

@@ -19,7 +19,7 @@ def test_a_moment_in_a_gap_is_refused_and_backups_go_on(shop: Shop, page: Page) 
     [(lost,)] = shop.sql("select clock_timestamp()")
     shop.works()
     done = shop.backs_up()
-    assert "no changes can be joined to what is here" in done.err
+    assert "no changes can be added to the archive" in done.err
     page.shows(shop.run("points", "shop"), "gap from")
     moment = {"2026-11-22T04:19:10Z": lost.strftime("%FT%T.%fZ"), "DATABASE": shop.new().url}
     page.does("holdfast restore", code=5, names=moment)

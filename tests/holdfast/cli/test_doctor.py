@@ -154,7 +154,7 @@ def test_clients_with_known_vulnerabilities_are_found_with_what_to_install(
 @pytest.mark.parametrize(
     ("arguments", "master", "told"),
     [
-        (("doctor", "--cluster"), "spark://127.0.0.1:1", "say which archive"),
+        (("doctor", "--cluster"), "spark://127.0.0.1:1", "--cluster needs an archive"),
         (("doctor", "shop", "--cluster"), "", "HOLDFAST_SPARK_MASTER is not set"),
         (("doctor", "shop", "--cluster"), "local[2]", "HOLDFAST_SPARK_MASTER is local[2]"),
     ],
@@ -185,7 +185,7 @@ def test_findings_on_a_cluster_follow_those_on_this_machine(
     done = holdfast("doctor", "shop", "--cluster", "--json")
     assert (done.code, remedies(done.value)["worker a: disk"]) == (1, "free some")
     assert asked == [("spark://master:7077", store.url, {"a": Address.parse("postgresql://me:s3cret@127.0.0.1:1/x")})]
-    assert "asking the workers of spark://master:7077" in done.err
+    assert "checking the workers of spark://master:7077" in done.err
     assert "s3cret" not in done.out + done.err
     Path("archives.yaml").write_text("archives: {shop: {urrl: x}}")
     assert "unknown key 'urrl'" in remedies(holdfast("doctor", "shop", "--cluster", "--json").value)["cluster"]

@@ -38,7 +38,7 @@ def test_what_is_held_survives_a_truncation_until_it_is_taken_back(
     removed = holdfast("hold", "remove", backed_up.url, identity, "--reason", "it is over")
     assert removed.code == 0
     assert (
-        removed.out == f"commit 6: took back: hold {identity} keeps shop_db at 2026-03-01T12:00:00.000000Z, lsn:0/100\n"
+        removed.out == f"commit 6: removed: hold {identity} keeps shop_db at 2026-03-01T12:00:00.000000Z, lsn:0/100\n"
     )
     assert Archive.open(backed_up).commit(6).reason == "it is over"
     assert holdfast("truncate", backed_up.url, "--keep", "last=1", "--json").value["blocks_removed"] == 1

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.archive import locks as archive_locks
 from holdfast.archive.format.runs import read_last
-from holdfast.storage import ObjectStore, StoreDenied
+from holdfast.storage import ObjectStore
 from locking import Lease, LockLost, Owner, RWLock, inspect
 from tests.support.airflow.airflow_answers import running_airflow_answers
 from tests.support.jobs.command import RunCommand
@@ -77,7 +77,7 @@ def test_every_lock_is_listed_with_its_holder(holdfast: RunCommand, store: Objec
 def test_an_archive_without_locks_says_so(holdfast: RunCommand, store: ObjectStore) -> None:
     assert holdfast("locks", "list", store.url).out == "no locks\n"
     assert holdfast("locks", "list", store.url, "--json").value == {"locks": [], "sources": []}
-    assert holdfast("locks", "reap", store.url).out == "nothing is over\n"
+    assert holdfast("locks", "reap", store.url).out == "no dead locks\n"
 
 
 @pytest.mark.parametrize("command", ["list", "explain", "reap"])
@@ -113,20 +113,6 @@ def test_a_lock_is_explained_by_what_can_be_seen(holdfast: RunCommand, store: Ob
     assert only["txn"] == mine.txn
 
 
-def test_a_shared_lock_keeps_nobody_out_who_shares_it(holdfast: RunCommand, store: ObjectStore, take: Take) -> None:
-    take("format", mode="R")
-    (found,) = holdfast("locks", "explain", store.url, "--json").value["locks"]
-    assert "restore" not in found["keeps_out"]
-
-
-def test_readers_keep_a_vacuum_from_deleting_and_a_recovery_from_beginning(
-    holdfast: RunCommand, store: ObjectStore, take: Take
-) -> None:
-    take("history", mode="R")
-    (found,) = holdfast("locks", "explain", store.url, "--json").value["locks"]
-    assert found["keeps_out"] == ["recovery", "vacuum"]
-
-
 def test_who_waits_for_a_lock_is_named(holdfast: RunCommand, store: ObjectStore, take: Take) -> None:
     reader, writer = take("history", mode="R"), take("scratch")
     body = store.get(f"locks/scratch/WRIT.{writer.txn}").replace(b'"resource":"scratch"', b'"resource":"history"')
@@ -135,12 +121,6 @@ def test_who_waits_for_a_lock_is_named(holdfast: RunCommand, store: ObjectStore,
     assert found[reader.txn]["waiting"] == [writer.txn]
     assert found[writer.txn]["waiting"] == []
     assert "waiting for it: history is requested for writing" in holdfast("locks", "explain", store.url).out
-
-
-def test_a_lock_of_a_run_is_explained_as_one(holdfast: RunCommand, store: ObjectStore, take: Take) -> None:
-    take("report", owner=Owner(scope="run", dag_id="nightly", run_id="r1"))
-    (found,) = holdfast("locks", "explain", store.url, "--json").value["locks"]
-    assert found["advice"].startswith("It belongs to the run r1 of dag nightly, not to a process.")
 
 
 def test_reaping_frees_what_a_killed_process_left_and_nothing_else(
@@ -181,78 +161,15 @@ def test_who_broke_a_lock_and_why_is_told_for_good(holdfast: RunCommand, store: 
     assert "was broken at" in holdfast("locks", "explain", store.url).out
 
 
-@pytest.mark.parametrize("txn", ["", "f" * 32, "../ingest-shop", "DEAD"])
-def test_what_is_not_there_is_not_broken(holdfast: RunCommand, store: ObjectStore, take: Take, txn: str) -> None:
-    lease = take("ingest-shop")
-    before = store.list("").objects
-    done = holdfast("locks", "break", store.url, "--txn", txn, "--reason", "x", "--json")
-    assert done.code == 2
-    assert "Nothing was broken" in done.value["error"]
-    assert store.list("").objects == before
-    lease.check()
-
-
 def test_a_part_of_a_txn_breaks_nothing(holdfast: RunCommand, store: ObjectStore, take: Take) -> None:
     lease = take("ingest-shop")
     assert holdfast("locks", "break", store.url, "--txn", lease.txn[:8], "--reason", "x").code == 2
     lease.check()
 
 
-@pytest.mark.parametrize("options", [["--reason", "x"], ["--txn", "f" * 32], ["--txn", "f" * 32, "--reason", " "]])
-def test_breaking_needs_the_txn_and_a_reason(holdfast: RunCommand, store: ObjectStore, options: list[str]) -> None:
-    assert holdfast("locks", "break", store.url, *options).code == 2
-
-
-def test_a_lock_object_that_was_copied_is_not_broken_by_guess(
-    holdfast: RunCommand, store: ObjectStore, take: Take
-) -> None:
-    lease = take("ingest-shop")
-    store.put(f"locks/history/WRIT.{lease.txn}", store.get(f"locks/ingest-shop/WRIT.{lease.txn}"))
-    done = holdfast("locks", "break", store.url, "--txn", lease.txn, "--reason", "x", "--json")
-    assert (done.code, "history and ingest-shop" in done.value["error"]) == (5, True)
-    lease.check()
-
-
-def test_nothing_is_broken_where_that_cannot_be_recorded(
-    holdfast: RunCommand, store: ObjectStore, take: Take, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lease = take("ingest-shop")
-    kind = type(store)
-    create = kind.create
-
-    def deny_runs(self: ObjectStore, key: str, body: bytes) -> None:
-        if key.startswith("runs/"):
-            raise StoreDenied("not allowed to write under runs/")
-        create(self, key, body)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(kind, "create", deny_runs)
-        done = holdfast("locks", "break", store.url, "--txn", lease.txn, "--reason", "x", "--json")
-    assert (done.code, "not allowed" in done.value["error"]) == (1, True)
-    lease.check()
-
-
-def test_the_break_of_a_store_that_fails_half_way_is_recorded_as_such(
-    holdfast: RunCommand, store: ObjectStore, take: Take, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lease = take("ingest-shop")
-
-    def deny(self: ObjectStore, key: str) -> None:
-        raise StoreDenied(f"not allowed to delete {key}")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(type(store), "delete", deny)
-        assert holdfast("locks", "break", store.url, "--txn", lease.txn, "--reason", "x").code == 1
-    (told,) = holdfast("locks", "explain", store.url, "--txn", lease.txn, "--json").value["broken"]
-    assert told["outcome"] == "failed"
-    with pytest.raises(LockLost):  # the marker stands: it is broken as far as it counts
-        lease.check()
-    assert holdfast("locks", "break", store.url, "--txn", lease.txn, "--reason", "again").code == 0
-
-
 def test_a_lock_without_history_is_said_to_have_been_released(holdfast: RunCommand, store: ObjectStore) -> None:
     done = holdfast("locks", "explain", store.url, "--txn", "f" * 32, "--json")
-    assert (done.code, "has been released" in done.value["error"]) == (2, True)
+    assert (done.code, "it was released" in done.value["error"]) == (2, True)
 
 
 def test_the_plan_needs_no_archive(holdfast: RunCommand) -> None:
@@ -280,10 +197,6 @@ def test_the_plan_of_an_archive_names_its_sources_and_who_is_in_the_way(
     assert [info["resource"] for info in found["recovery"]["in_the_way"]] == ["format", "history"]
     assert "backup of shop_db\n" in said
     assert "in the way now: format is held for reading for restore by process" in said
-
-
-def test_a_plan_of_what_is_no_archive_is_a_mistake(holdfast: RunCommand, store: ObjectStore) -> None:
-    assert holdfast("locks", "plan", f"{store.url}-typo").code == 2
 
 
 def age(store: ObjectStore, lease: Lease, seconds: float) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.cli import probe as command
 from holdfast.storage import FolderStore, ObjectStore, StoreDenied, open_store
 from holdfast.storage.probe import Budget, probe
 from tests.support.jobs.command import RunCommand
@@ -19,7 +18,7 @@ BRIEF = Budget(rounds=2, races=2, contenders=4, large_races=0, settle_s=0.0)
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Try everything, but not often."""
-    monkeypatch.setattr(command, "probe", lambda store: probe(store, BRIEF))
+    monkeypatch.setattr("holdfast.storage.probe.probe", lambda store: probe(store, BRIEF))
 
 
 def kept(store: ObjectStore) -> list[str]:

@@ -17,11 +17,7 @@ from tests.support.jobs.command import RunCommand
 @pytest.mark.service
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
 def test_a_target_that_is_not_empty_is_refused_before_a_job_starts(
-    holdfast: RunCommand,
-    filled: ObjectStore,
-    address: Address,
-    monkeypatch: pytest.MonkeyPatch,
-    more: tuple[str, ...],
+    holdfast: RunCommand, filled: ObjectStore, address: Address, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
 ) -> None:
     def started(*arguments: Any, **options: Any) -> None:
         raise AssertionError("a job was started")
@@ -36,7 +32,6 @@ def test_a_target_that_is_not_empty_is_refused_before_a_job_starts(
 
 
 def test_a_plan_shows_tables_with_older_rows_and_when_they_are_whole_again(capsys: pytest.CaptureFixture[str]) -> None:
-    from rich.console import Console
 
     plan = dict.fromkeys(
         ("tables", "objects", "database", "renamed", "skipped_existing", "touches", "unchanged", "not_restored"), ()
@@ -44,5 +39,5 @@ def test_a_plan_shows_tables_with_older_rows_and_when_they_are_whole_again(capsy
     stale = {"as_of": None, "reason": "it has no snapshot yet", "whole_from": "2026-01-01", "whole_at": "commit:3"}
     value = {"source": "shop", "restored_to": "2026-01-01", "commit": 2}
     value |= dict.fromkeys(("rows", "changes", "tables", "bytes", "disk_bytes"), 0)
-    restore.show_plan(Console(width=200), {**value, "plan": plan, "stale": [{"table": "public.late", **stale}]})
-    assert "public.late: none: it has no snapshot yet; whole again at commit:3" in capsys.readouterr().out
+    lines = restore.plan_lines({**value, "plan": plan, "stale": [{"table": "public.late", **stale}]})
+    assert "public.late: none: it has no snapshot yet; complete again at commit:3" in "\n".join(lines)

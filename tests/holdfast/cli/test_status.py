@@ -27,20 +27,14 @@ def test_a_missed_objective_is_said_and_fails(holdfast: RunCommand, promised: Pa
     assert "shop_db: rpo 15min missed: there is no backup of it" in done.out
     assert "holdfast: shop_db: rpo 15min is missed" in done.err
     assert holdfast("status", "shop", "--check", "--json").value["objectives"] == [
-        {
-            "source": "shop_db",
-            "name": "rpo",
-            "limit": "15min",
-            "is_met": False,
-            "stands": "there is no backup of it",
-        }
+        {"source": "shop_db", "name": "rpo", "limit": "15min", "is_met": False, "stands": "there is no backup of it"}
     ]
 
 
 def test_a_check_of_nothing_is_wrong_usage(holdfast: RunCommand, store: ObjectStore, promised: Path) -> None:
     promised.write_text("archives: {}")
     done = holdfast("status", store.url, "--check")
-    assert (done.code, "write 'objectives' below a source" in done.err) == (2, True)
+    assert (done.code, "write 'objectives' below one of its sources" in done.err) == (2, True)
 
 
 def test_an_objective_is_a_length_of_time(holdfast: RunCommand, promised: Path) -> None:

@@ -92,10 +92,10 @@ def test_a_server_is_over_a_network_unless_it_is_reached_on_this_machine(
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        ("", "an attacker on the way can read and change what goes over it, or answer in the server's place"),
-        ("?sslmode=disable", "an attacker on the way can read and change what goes over it"),
+        ("", "an attacker on the way can read and change the data, or answer in the server's place"),
+        ("?sslmode=disable", "an attacker on the way can read and change the data"),
         ("?sslrootcert=ca.pem", "with sslmode=prefer: an attacker on the way can read"),
-        ("?sslmode=require", "it is encrypted, and the server's certificate is not checked"),
+        ("?sslmode=require", "it is encrypted, but the server's certificate is not checked"),
         ("?sslmode=require&sslrootcert=ca.pem", "the name in the server's certificate is not checked"),
         ("?sslmode=verify-ca", "the name in the server's certificate is not checked"),
         ("?sslmode=verify-full", ""),
@@ -133,7 +133,7 @@ def test_a_system_without_certificates_is_told_so(monkeypatch: pytest.MonkeyPatc
 
 def test_the_systems_certificates_go_with_no_weaker_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     for query in ("sslmode=require", "sslmode=disable"):
-        with pytest.raises(UsageError, match=r"sslrootcert=system goes with sslmode=verify-full, and it is '\w+' here"):
+        with pytest.raises(UsageError, match=r"sslrootcert=system needs sslmode=verify-full, and it is '\w+'"):
             Address.parse(f"postgresql://db/shop?sslrootcert=system&{query}").link()
     # A server of our own has no TLS, whatever the environment says for others.
     monkeypatch.setenv("PGSSLROOTCERT", "system")

@@ -7,7 +7,17 @@ from datetime import timedelta
 import pytest
 
 from holdfast.common.errors import UsageError
-from holdfast.common.units import parse_budget, parse_size, parse_span
+from holdfast.common.units import parse_bandwidth, parse_budget, parse_size, parse_span
+
+
+def test_sizes_and_bandwidths_are_read() -> None:
+    sizes = {"10 GiB": 10 << 30, "500MB": 500_000_000, "1.5 TB": 1_500_000_000_000, "8kiB": 8192, "7 B": 7}
+    assert {words: parse_size(words) for words in sizes} == sizes
+    bandwidths = {"50 MB": 50e6, "1.5GB/s": 1.5e9, "800kB": 8e5, "7 B/s": 7.0}
+    assert {words: parse_bandwidth(words) for words in bandwidths} == bandwidths
+    for words in ("", "50", "0 MB", "50 MiB", "fast"):
+        with pytest.raises(UsageError, match="bytes a second with a unit, such as 50 MB"):
+            parse_bandwidth(words)
 
 
 @pytest.mark.parametrize("words", ["", "50", "0 MB", "-1 MB", "50 MB/s", "much", "1e9 B"])

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from holdfast.common.errors import UsageError
-from holdfast.common.units import parse_bandwidth, parse_size
-from holdfast.config.archives_model import ArchiveConfig, ObjectivesConfig
+from holdfast.common.units import parse_size
+from holdfast.common.words import nearest
+from holdfast.config.archives_model import (
+    AirflowDeadlines,
+    ArchiveConfig,
+    Label,
+    ScheduleConfig,
+    Section,
+    ShortSpan,
+    Span,
+    TimeZone,
+)
 from holdfast.config.archives_yaml import find_archive
 from tests.support.configuration import load_config
 
@@ -83,36 +94,6 @@ def test_where_no_replica_is_named_the_first_one_is_meant() -> None:
         ArchiveConfig(url="s3://a/x").location("near")
 
 
-@pytest.mark.parametrize(
-    ("words", "bytes_a_second"),
-    [("50 MB", 50e6), ("1.5GB/s", 1.5e9), ("800kB", 8e5), ("7 B/s", 7.0)],
-)
-def test_bandwidth_is_read_in_decimal_units(file: Path, words: str, bytes_a_second: float) -> None:
-    assert parse_bandwidth(words) == bytes_a_second
-    file.write_text(f"archives: {{a: {{url: u, sources: {{s: {{url: 'postgresql://h/d', bandwidth: {words}}}}}}}}}")
-    _, source = load_config(file).archive("a").source(None)
-    assert source.bandwidth == words
-
-
-@pytest.mark.parametrize("words", ["", "50", "0 MB", "-1 MB", "50 MiB", "fast", "1e9 B"])
-def test_bandwidth_that_is_none_is_refused_with_an_example(words: str) -> None:
-    with pytest.raises(UsageError, match="bytes a second with a unit, such as 50 MB"):
-        parse_bandwidth(words)
-
-
-@pytest.mark.parametrize(
-    ("words", "size"),
-    [("10 GiB", 10 << 30), ("500MB", 500_000_000), ("1.5 TB", 1_500_000_000_000), ("8kiB", 8192), ("7 B", 7)],
-)
-def test_size_is_read_in_decimal_and_binary_units(file: Path, words: str, size: int) -> None:
-    assert parse_size(words) == size
-    file.write_text(
-        f"archives: {{a: {{url: u, sources: {{s: {{url: 'postgresql://h/d', max_retained_wal: {words}}}}}}}}}"
-    )
-    _, source = load_config(file).archive("a").source(None)
-    assert source.max_retained_wal == words
-
-
 def test_a_source_is_warned_of_ten_gibibytes_of_log_where_nothing_is_said(file: Path) -> None:
     file.write_text("archives: {a: {url: u, sources: {s: {url: 'postgresql://h/d'}}}}")
     assert parse_size(load_config(file).archive("a").source(None)[1].max_retained_wal) == 10 << 30
@@ -163,10 +144,117 @@ def test_an_archive_says_whose_its_tasks_are_where_they_run_and_by_when(file: Pa
     assert plain.deadline.model_dump(exclude_none=True) == {}
 
 
-def test_minutes_of_objectives_may_be_written_short() -> None:
-    given = {"rpo": "15m", "rto": "1.5 m", "drill_within": "7d"}
-    known = ObjectivesConfig.model_validate(given)
-    assert (known.rpo, known.rto) == ("15min", "1.5 min")
-    assert ObjectivesConfig.model_validate({"rpo": "30min", "rto": "2h"}).rpo == "30min"
+class Shop(Section):
+    """A section."""
+
+    opens: int = 8
+    closes: int = 18
+    name: str | None = None
+
+
+def test_a_section_is_read_and_not_changed_any_more() -> None:
+    shop = Shop.model_validate({"opens": 9})
+    assert (shop.opens, shop.closes, shop.name) == (9, 18, None)
+    with pytest.raises(ValidationError, match="frozen"):
+        shop.opens = 10
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"open": 9}, "unknown key 'open'; did you mean 'opens'?"),
+        ({"clsoes": 9, "opens": 9}, "unknown key 'clsoes'; did you mean 'closes'?"),
+        ({"zzz": 9}, "unknown key 'zzz'; known: opens, closes, name"),
+        ({3: 9}, "unknown key '3'; known: opens, closes, name"),
+        ({None: 9}, "unknown key 'None'"),
+    ],
+)
+def test_an_unknown_key_is_named_with_what_was_meant(given: dict[Any, int], said: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Shop.model_validate(given)
+    (error,) = refused.value.errors()
+    assert error["msg"].startswith(said)
+
+
+@pytest.mark.parametrize("given", [{"opens": "9"}, {"opens": 9.0}, {"opens": True}, {"name": 3}, 3, None, [], "opens"])
+def test_values_of_another_type_are_refused(given: object) -> None:
     with pytest.raises(ValidationError):
-        ObjectivesConfig.model_validate({"drill_within": "6m"})  # are these months?
+        Shop.model_validate(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("shp", "; did you mean 'shop'?"), ("shop", "; did you mean 'shop'?"), ("x", ""), ("", "")]
+)
+def test_the_nearest_known_name_is_asked_for(name: str, said: str) -> None:
+    assert nearest(name, ["shop", "crm"]) == said
+    assert nearest(name, []) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [("15m", "15min"), ("1.5 m", "1.5 min"), ("15min", "15min"), ("30s", "30s"), ("2 h", "2 h"), ("7d", "7d")],
+)
+def test_minutes_may_be_written_short_where_nobody_counts_months(text: str, short: str) -> None:
+    assert TypeAdapter(ShortSpan).validate_python(text) == short
+    if text == short:
+        assert TypeAdapter(Span).validate_python(text) == text
+    else:
+        with pytest.raises(ValidationError):
+            TypeAdapter(Span).validate_python(text)
+
+
+@pytest.mark.parametrize("text", ["", "15", "m", "soon", "-1h", "1h 5m", "1y", "1M"])
+def test_what_is_no_length_of_time_is_refused(text: str) -> None:
+    for kind in (Span, ShortSpan):
+        with pytest.raises(ValidationError):
+            TypeAdapter(kind).validate_python(text)
+
+
+@pytest.mark.parametrize("name", ["a", "data platform", "team:blue/eu", "ä", "x" * 250])
+def test_a_label_is_a_name_in_airflow(name: str) -> None:
+    assert TypeAdapter(Label).validate_python(name) == name
+
+
+@pytest.mark.parametrize("name", ["", " a", "a ", "a,b", ",", "a\nb", "a\n", "a\0b", "x" * 251])
+def test_what_airflow_would_cut_or_take_for_several_names_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError):
+        TypeAdapter(Label).validate_python(name)
+
+
+@pytest.mark.parametrize("name", ["UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires"])
+def test_a_time_zone_is_one_of_the_iana_database(name: str) -> None:
+    assert TypeAdapter(TimeZone).validate_python(name) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Europe/Berln", "there is no such time zone; did you mean 'Europe/Berlin'?"),
+        ("0", "there is no such time zone: write one such as Europe/Berlin"),
+        ("../etc/passwd", "there is no such time zone"),
+        ("Europe", "there is no such time zone"),
+        ("", "there is no such time zone"),
+        ("a\0b", "there is no such time zone"),
+    ],
+)
+def test_another_is_refused_with_the_one_that_was_meant(name: str, said: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        TypeAdapter(TimeZone).validate_python(name)
+    assert refused.value.errors()[0]["msg"].startswith(said)
+
+
+def test_a_machine_that_knows_no_time_zone_takes_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.config.archives_model.available_timezones", set)
+    assert ArchiveConfig(url="x", timezone="Mars/Olympus").timezone == "Mars/Olympus"
+
+
+def test_deadlines_are_those_of_the_operations_with_a_schedule() -> None:
+    assert set(AirflowDeadlines.model_fields) == set(ScheduleConfig.model_fields)
+
+
+@pytest.mark.parametrize("name", AirflowDeadlines.model_fields)
+def test_a_deadline_is_a_length_of_time_or_none(name: str) -> None:
+    assert getattr(AirflowDeadlines(), name) is None
+    assert getattr(AirflowDeadlines.model_validate({name: "2h"}), name) == "2h"
+    with pytest.raises(ValidationError):
+        AirflowDeadlines.model_validate({name: "by noon"})

@@ -38,135 +38,67 @@ def test_a_replica_that_is_left_alone_still_follows_the_log_of_its_store(file: P
     assert load_config(file).archive("shop").location() == "s3://near/shop"
 
 
+ONE_NAME = "write one name, without a comma or a line break"
+SPAN = "write a number and s, min, h, d or w, such as 24h or 30d"
+
+
+@pytest.mark.parametrize(
+    ("entry", "sentence"),
+    [
+        ("", ": an archive needs either 'url' or 'replicas'"),
+        ("url: x, replicas: {a: b, c: d}", ": an archive needs either 'url' or 'replicas'"),
+        ("replicas: {a: b}", ": 'replicas' needs two or more; for one place write 'url'"),
+        ("replicas: {}, store: 'sqlite:///log.db'", ": 'replicas' needs two or more; for one place write 'url'"),
+        ("url: x, store: 'sqlite:///log.db'", ": 'store' is for archives with 'replicas'; this one has a 'url' only"),
+        ("replicas: {a: b, c: d}, quorum: 3", ": 'quorum' is larger than the number of 'replicas'"),
+        ("url: x, consistency: strict", ".consistency: input should be 'eventual' or 'sequential' (it is 'strict')"),
+        ("url: x, sources: {db: {conection: y}}", ".sources.db: unknown key 'conection'; did you mean 'connection'?"),
+        ("url: x, keep: {q: 1}", ".keep: unknown key 'q'; known: last, hourly, daily, weekly, monthly, yearly, within"),
+        ("url: x, keep: {last: 0}", ".keep.last: input should be greater than or equal to 1 (it is 0)"),
+        ("url: x, keep: {within: soon}", "'soon' does not fit: write a number and h, d, w, m or y, such as 7d"),
+        (
+            "url: x, schedule: {truncation: '@daily'}",
+            ": 'schedule.truncation' needs rules in 'keep', such as daily: 14",
+        ),
+        ("url: x, deadline: 2h", ".deadline: write a block of 'key: value' lines here, not '2h'"),
+        ("url: x, deadline: {changes: soon}", f".deadline.changes: 'soon' does not fit: {SPAN}"),
+        ("url: x, timezone: ''", ": there is no such time zone: write one such as Europe/Berlin (it is '')"),
+        ("url: x, owner: 'ann, bob'", f".owner: 'ann, bob' does not fit: {ONE_NAME}"),
+        ("url: x, queue: 7", ".queue: input should be a valid string (it is 7)"),
+        (
+            "url: x, verification: {budget: all}",
+            "'all' does not fit: write bytes with a unit, such as 100 GB, or a length of time, such as 2h",
+        ),
+        (
+            "url: x, sources: {db: {tables: ['*.*']}}",
+            ".sources.db: a source needs 'connection' (the id of an Airflow connection) or 'url'",
+        ),
+    ],
+)
+def test_mistake_is_one_sentence_with_file_key_and_remedy(file: Path, entry: str, sentence: str) -> None:
+    file.write_text(f"archives: {{shop: {{{entry}}}}}")
+    with pytest.raises(UsageError) as caught:
+        load_config(file)
+    assert str(caught.value).startswith(f"{file}, line 1: archives.shop")
+    assert str(caught.value).endswith(sentence)
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ("archive: {}", "the file: unknown key 'archive'; did you mean 'archives'?"),
-        (
-            "archives: {shop: {url: x, sources: {db: {conection: y}}}}",
-            "archives.shop.sources.db: unknown key 'conection'; did you mean 'connection'?",
-        ),
-        (
-            "archives: {shop: {url: x, keep: {q: 1}}}",
-            "archives.shop.keep: unknown key 'q'; known: last, hourly, daily, weekly, monthly, yearly, within",
-        ),
         ("archives: 3", "archives: write a block of 'key: value' lines here, not 3"),
-        ("archives: {shop: {}}", "archives.shop: an archive needs either 'url' or 'replicas'"),
-        (
-            "archives: {shop: {url: x, replicas: {a: b, c: d}}}",
-            "archives.shop: an archive needs either 'url' or 'replicas'",
-        ),
-        (
-            "archives: {shop: {replicas: {a: b}}}",
-            "archives.shop: 'replicas' needs two or more; for one place write 'url'",
-        ),
-        (
-            "archives: {shop: {replicas: {}, store: 'sqlite:///log.db'}}",
-            "archives.shop: 'replicas' needs two or more; for one place write 'url'",
-        ),
-        (
-            "archives: {shop: {url: x, store: 'sqlite:///log.db'}}",
-            "archives.shop: 'store' is for archives with 'replicas'; this one has a 'url' only",
-        ),
-        (
-            "archives: {shop: {replicas: {a: b, c: d}, store: 'postgresql://me:secret@db/log'}}",
-            "archives.shop.store: a URL here may not hold a password: keep it in Airflow's connection, PGPASSWORD or "
-            "the cloud's variables",
-        ),
-        (
-            "archives: {shop: {replicas: {a: b, c: d}, quorum: 3}}",
-            "archives.shop: 'quorum' is larger than the number of 'replicas'",
-        ),
-        (
-            "archives: {shop: {url: x, consistency: strict}}",
-            "archives.shop.consistency: input should be 'eventual' or 'sequential' (it says 'strict')",
-        ),
         (
             "archives: {'a/b': {url: x}}",
-            "archives.a/b: 'a/b' does not fit: use letters, digits, '_', '.' and '-', at most 64, beginning with a "
-            "letter or digit",
+            "'a/b' does not fit: use letters, digits, '_', '.' and '-', at most 64, beginning with a letter or digit",
         ),
-        (
-            "archives: {shop: {url: x, keep: {last: 0}}}",
-            "archives.shop.keep.last: input should be greater than or equal to 1 (it says 0)",
-        ),
-        (
-            "archives: {shop: {url: x, keep: {within: soon}}}",
-            "archives.shop.keep.within: 'soon' does not fit: write a number and h, d, w, m or y, such as 7d",
-        ),
-        (
-            "archives: {shop: {url: x, schedule: {truncation: '@daily'}}}",
-            "archives.shop: 'schedule.truncation' needs rules in 'keep', such as daily: 14",
-        ),
-        (
-            "archives: {shop: {url: x, deadline: 2h}}",
-            "archives.shop.deadline: write a block of 'key: value' lines here, not '2h'",
-        ),
-        (
-            "archives: {shop: {url: x, deadline: {changes: soon}}}",
-            "archives.shop.deadline.changes: 'soon' does not fit: write a number and s, min, h, d or w, such as 24h or "
-            "30d",
-        ),
-        (
-            "archives: {shop: {url: x, timezone: Europe/Berlim}}",
-            "archives.shop.timezone: there is no such time zone; did you mean 'Europe/Berlin'? (it says "
-            "'Europe/Berlim')",
-        ),
-        (
-            "archives: {shop: {url: x, timezone: ''}}",
-            "archives.shop.timezone: there is no such time zone: write one such as Europe/Berlin (it says '')",
-        ),
-        (
-            "archives: {shop: {url: x, owner: 'ann, bob'}}",
-            "archives.shop.owner: 'ann, bob' does not fit: write one name, without a comma or a line break",
-        ),
-        (
-            "archives: {shop: {url: x, pool: ''}}",
-            "archives.shop.pool: '' does not fit: write one name, without a comma or a line break",
-        ),
-        (
-            "archives: {shop: {url: x, queue: 7}}",
-            "archives.shop.queue: input should be a valid string (it says 7)",
-        ),
-        (
-            "archives: {shop: {url: x, compaction: {smal: 1 MB}}}",
-            "archives.shop.compaction: unknown key 'smal'; did you mean 'small'?",
-        ),
-        (
-            "archives: {shop: {url: x, compaction: {small: 64}}}",
-            "archives.shop.compaction.small: input should be a valid string (it says 64)",
-        ),
-        (
-            "archives: {shop: {url: x, vacuum: {grace: 1 day}}}",
-            "archives.shop.vacuum.grace: '1 day' does not fit: write a number and s, min, h, d or w, such as 24h or "
-            "30d",
-        ),
-        (
-            "archives: {shop: {url: x, verification: {budget: all}}}",
-            "archives.shop.verification.budget: 'all' does not fit: write bytes with a unit, such as 100 GB, or a "
-            "length of time, such as 2h",
-        ),
-        (
-            "archives: {shop: {url: x, sources: {db: {tables: ['*.*']}}}}",
-            "archives.shop.sources.db: a source needs 'connection' (the id of an Airflow connection) or 'url'",
-        ),
-        (
-            "archives:\n  shop: {url: x}\n  shop: {url: y}",
-            "not valid YAML: line 3, column 3: 'shop' is written twice",
-        ),
-        (
-            "archives: {shop: {replicas: {near: x, off: y}}}",
-            "not valid YAML: line 1, column 39: YAML does not take off for a name: write it in quotes, 'off'",
-        ),
-        (
-            "archives: {2024: {url: x}}",
-            "not valid YAML: line 1, column 12: YAML does not take 2024 for a name: write it in quotes, '2024'",
-        ),
+        ("archives:\n  shop: {url: x}\n  shop: {url: y}", "line 3, column 3: 'shop' is written twice"),
+        ("archives: {2024: {url: x}}", "YAML does not take 2024 for a name: write it in quotes, '2024'"),
         ("archives: [", "not valid YAML: line 1, column 12: expected the node content, but found '<stream end>'"),
         ("? [a]\n: b", "not valid YAML: line 1, column 3: found unhashable key"),
     ],
 )
-def test_mistake_is_one_sentence_with_file_key_and_remedy(file: Path, text: str, sentence: str) -> None:
+def test_a_file_that_cannot_be_read_says_where_and_why(file: Path, text: str, sentence: str) -> None:
     file.write_text(text)
     with pytest.raises(UsageError) as caught:
         load_config(file)
@@ -216,7 +148,7 @@ def test_file_is_found_by_variable_then_here_then_in_airflow_home(
 
 def test_variable_that_names_no_file_is_a_mistake(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_ARCHIVES", str(nowhere / "gone.yaml"))
-    with pytest.raises(UsageError, match=r"HOLDFAST_ARCHIVES says .*gone\.yaml, but there is no such file"):
+    with pytest.raises(UsageError, match=r"HOLDFAST_ARCHIVES is .*gone\.yaml, but there is no such file"):
         find_config()
 
 

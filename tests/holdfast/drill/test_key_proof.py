@@ -59,5 +59,5 @@ def test_it_does_not_count_once_the_key_was_exchanged(
 def test_the_key_in_use_proves_nothing_of_its_copy(keys: dict[str, str]) -> None:
     check_copy(keys["copy"], keys["daily"])
     check_copy(keys["copy"], None)
-    with pytest.raises(UsageError, match=r"is where the key is looked up every day: name the place of its copy"):
+    with pytest.raises(UsageError, match=r"is the key in use: name the address of its copy"):
         check_copy(keys["daily"], keys["daily"])

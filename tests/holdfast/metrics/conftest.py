@@ -10,7 +10,7 @@ import pytest
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
-from holdfast.metrics.samples import Sample
+from holdfast.metrics.catalogue import Sample
 from holdfast.replication.log.store import CoordinationStore
 from tests.support.replicas.replicated import Replicas
 from tests.support.stores.memory_store import MemoryStore

@@ -10,8 +10,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.common.errors import HoldfastError, UsageError
+from holdfast.metrics.catalogue import sample
 from holdfast.metrics.exposition import check_target, render, write
-from holdfast.metrics.samples import sample
 
 SAMPLES = [
     sample("holdfast_archive_bytes", 10, 'a "b"\n'),
@@ -30,7 +30,7 @@ def test_a_parser_reads_the_samples_back_by_metric() -> None:
         ({"archive": 'a "b"\n'}, 10.0),
         ({"archive": "shop"}, 20.0),
     ]
-    assert families[0].documentation == "1 where all that is asked of the archive could be read, else 0."
+    assert families[0].documentation == "1 if all of the archive could be read, else 0."
 
 
 def test_nothing_is_an_empty_text() -> None:

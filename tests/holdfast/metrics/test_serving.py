@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from holdfast.common.errors import HoldfastError, UsageError
+from holdfast.metrics.catalogue import sample
 from holdfast.metrics.collect import Collected
-from holdfast.metrics.samples import sample
 from holdfast.metrics.serving import ListenAddress, MetricsServer, serve
 from tests.support.servers.scraping import scrape
 
@@ -50,7 +50,7 @@ def test_the_newest_text_is_served_and_nothing_else() -> None:
 def test_a_port_that_is_taken_is_said() -> None:
     with MetricsServer(FREE) as server:
         taken = ListenAddress("127.0.0.1", urlsplit(server.url).port or 0)
-        with pytest.raises(HoldfastError, match=r"cannot listen at .*Address already in use\. Name another port"):
+        with pytest.raises(HoldfastError, match=r"cannot listen at .*Address already in use\. Choose another port"):
             MetricsServer(taken).__enter__()
     with MetricsServer(taken):  # it was given back
         pass

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -57,22 +54,17 @@ def test_a_decision_of_any_size_comes_to_the_driver() -> None:
     )
     decision = Decision(kind="changes", stream=stream)
     with decision.handed_over() as handed:
-        code = "from holdfast.operations.backup_decision import Decision; print(Decision.given().model_dump_json())"
-        done = subprocess.run(
-            [sys.executable, "-c", code], env={**os.environ, **handed}, capture_output=True, text=True, check=True
-        )
-    assert Decision.model_validate_json(done.stdout) == decision
+        assert Decision.read(handed[DECISION_VARIABLE]) == decision
     assert [Path(name).exists() for name in handed.values()] == [False]
 
 
-def test_what_is_no_decision_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Decision.given() == Decision()
-    monkeypatch.setenv(DECISION_VARIABLE, str(tmp_path / "decision"))
+def test_what_is_no_decision_is_refused(tmp_path: Path) -> None:
+    assert Decision.read(None) == Decision()
     for text in (None, "", '{"kind": "none"}'):
         if text is not None:
             (tmp_path / "decision").write_text(text)
-        with pytest.raises(UsageError, match="this describes no backup: start jobs by command or operator"):
-            Decision.given()
+        with pytest.raises(UsageError, match="describes no backup: start jobs with a command or an operator"):
+            Decision.read(str(tmp_path / "decision"))
 
 
 def test_who_backs_up_as_a_superuser_is_told_what_to_do_instead(followed: Followed) -> None:
@@ -89,6 +81,7 @@ def test_who_backs_up_as_a_superuser_is_told_what_to_do_instead(followed: Follow
     assert said == [warning]
 
 
+@pytest.mark.representatives("changes")
 @pytest.mark.parametrize("kind", ["full", "changes"])
 def test_another_database_is_backed_up_only_where_somebody_says_it_is_the_same(
     followed: Followed, new_database: NewDatabase, kind: str
@@ -99,7 +92,7 @@ def test_another_database_is_backed_up_only_where_somebody_says_it_is_the_same(
     oid = followed.session.execute("select oid::int8 from pg_database where datname = current_database()").fetchone()
     assert (block.source.database_oid,) == oid
     moved(followed, new_database())
-    with pytest.raises(RefusedError, match=r"is not the database .* its oid is \d+, and theirs is \d+.*--moved"):
+    with pytest.raises(RefusedError, match=r"is a different database .* its oid is \d+, the other is \d+.*--moved"):
         followed.back_up(kind)
     assert followed.archive().state.sequence == 1
     result = followed.back_up(kind, "--moved")
@@ -115,7 +108,7 @@ def test_another_database_is_backed_up_only_where_somebody_says_it_is_the_same(
 def test_another_server_is_told_by_its_identifier(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     followed.back_up("full")
     monkeypatch.setattr(backup_decision, "system_identifier", lambda session: "7000000000000000001")
-    with pytest.raises(RefusedError, match="its server is system 7000000000000000001, and theirs is"):
+    with pytest.raises(RefusedError, match="its server is system 7000000000000000001, the other is"):
         followed.back_up("full")
 
 
@@ -137,7 +130,7 @@ def test_a_stream_is_restarted_by_a_full_backup_where_somebody_asks_for_it(follo
     followed.run("insert into t values (3, 'three')")
     assert followed.back_up()["kind"] == "changes"
     (gap,) = restore_points.describe(followed.archive().state)["sources"][0]["gaps"]
-    assert gap["reason"] == "a new stream was begun: somebody asked for it (--restart-stream)"
+    assert gap["reason"] == "a new stream was begun: as requested (--restart-stream)"
     agree(followed, 1)
 
 

@@ -57,7 +57,7 @@ class World:
 
         wanted = BackupRequest(source="shop_db")
         backup_run.run_to_the_end(
-            self.store, "r", ADDRESS, wanted=wanted, attempt=attempt, say=self.said.append, executor=executor
+            self.store, "r", ADDRESS, request=wanted, attempt=attempt, say=self.said.append, executor=executor
         )
         assert list(jobs) == []
         assert self.held == 0
@@ -199,7 +199,7 @@ def test_a_job_whose_snapshot_is_gone_is_started_again_in_a_new_one_with_the_rea
     world.run(cut, succeed)
     assert (world.given, world.taken) == (["s1", "s2"], 2)
     (said,) = world.said
-    assert "starting again from nothing" in said
+    assert "starting again from the beginning" in said
     assert "server closed the connection unexpectedly" in said
 
 

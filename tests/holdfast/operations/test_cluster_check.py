@@ -14,12 +14,7 @@ from holdfast.archive.format.runs import RunLog
 from holdfast.common.doctor_finding import DoctorFinding
 from holdfast.common.errors import UsageError
 from holdfast.operations import job_process
-from holdfast.operations.cluster_check import (
-    MASTER_VARIABLE,
-    SOURCES_VARIABLE,
-    check_cluster,
-    cluster_master,
-)
+from holdfast.operations.cluster_check import SOURCES_VARIABLE, check_cluster, cluster_master
 from holdfast.operations.executor_choice import FORCED_VARIABLE
 from holdfast.postgresql.connection.address import Address
 from holdfast.storage import open_store
@@ -93,10 +88,10 @@ def test_an_executor_that_is_forced_to_be_none_of_the_cluster_s_is_told(
 
 @pytest.mark.parametrize("master", ["", "local", "local[4]"])
 def test_a_master_that_is_no_cluster_is_refused(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(MASTER_VARIABLE, master)
+    monkeypatch.setenv(job_process.MASTER_VARIABLE, master)
     with pytest.raises(UsageError, match="set it to the cluster's master, such as spark://host:7077"):
         cluster_master()
-    monkeypatch.setenv(MASTER_VARIABLE, "yarn")
+    monkeypatch.setenv(job_process.MASTER_VARIABLE, "yarn")
     assert cluster_master() == "yarn"
 
 

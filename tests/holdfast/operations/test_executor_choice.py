@@ -35,23 +35,17 @@ def test_more_log_is_always_read_by_spark(size: int) -> None:
     assert not is_inline(choice.environment())
 
 
-@pytest.mark.parametrize("operation", ["backup", "sync", "verification"])
-def test_whole_tables_and_files_are_read_by_spark(operation: str) -> None:
-    assert choose_executor(operation).executor == "spark"
-
-
-@pytest.mark.parametrize("operation", ["truncation", "vacuum", "migration"])
-def test_a_driver_that_does_all_by_itself_needs_no_spark(operation: str) -> None:
+@pytest.mark.parametrize(
+    ("operation", "executor", "bounded"),
+    [
+        *[(operation, "spark", False) for operation in ("backup", "sync", "verification")],
+        *[(operation, "inline", False) for operation in ("truncation", "vacuum", "migration")],
+        *[(operation, "inline", True) for operation in ("compaction", "restore")],
+    ],
+)
+def test_an_operation_has_its_executor(operation: str, executor: str, *, bounded: bool) -> None:
     choice = choose_executor(operation)
-    assert (choice.executor, choice.bounded) == ("inline", False)
-
-
-@pytest.mark.parametrize("operation", ["compaction", "restore"])
-def test_a_driver_finds_out_itself_whether_there_is_much_to_do(operation: str) -> None:
-    assert choose_executor(operation).bounded
-
-
-def test_a_verification_that_reads_no_file_needs_no_spark() -> None:
+    assert (choice.executor, choice.bounded) == (executor, bounded)
     assert choose_executor("verification", reads_files=False).executor == "inline"
 
 

@@ -15,7 +15,12 @@ from holdfast.archive import Archive, State
 from holdfast.archive.format.block import Block, Mark, Stream
 from holdfast.archive.format.block_ref import Placed
 from holdfast.common.errors import UsageError
+from holdfast.config.archives_model import ArchiveConfig, SourceConfig
+from holdfast.operations import marks
+from holdfast.operations.archive_context import ArchiveContext
 from holdfast.operations.marks import FOLDER, AnnouncedMark, MarkRecord, check_name, forget, pending, tell_apart
+from holdfast.operations.requests.mark import MarkRequest
+from holdfast.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreDenied
 from tests.support.archives.evolving import NOON, catalog, table
@@ -221,7 +226,7 @@ def test_in_a_signed_archive_only_signed_announcements_and_records_count(tmp_pat
         open_store(place).create(key, body)
     said: list[str] = []
     assert pending(us, "shop", {}, said.append).records == {}
-    assert said == [f"{mark_key('shop/1')} is not signed by a key that is known here: it counts for nothing"]
+    assert said == [f"{mark_key('shop/1')} is not signed by a known key: it does not count"]
     marks = [seen("m", IDS[0]), seen("before 4.2")]
     assert tell_apart(us, "shop", State(), marks) == ((), tuple(marks))
     vouched = {key: sha256(body).hexdigest() for key, body in forged.items()}
@@ -239,3 +244,32 @@ def test_an_announcement_goes_once_its_mark_is_archived_or_was_never_set() -> No
     store.advance(timedelta(days=2))
     forget(store, pending(store, "shop", {}), last, State())
     assert store.keys(FOLDER) == set()
+
+
+ADDRESS = Address("postgresql://me@db.example/shop")
+
+
+@pytest.mark.parametrize("why", ["", "no pg_dump"])
+def test_a_mark_is_set_by_the_sources_settings_in_each_replica(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    near = Archive.create(open_store(str(tmp_path / "near")), name="shop")
+    asked: dict[str, Any] = {}
+
+    def set_mark(archive: Archive, stores: Any, address: Address, source: str, name: str, **more: Any) -> marks.SetMark:
+        asked.update(
+            archive=archive.store.url, stores=[store.url for store in stores], source=source, name=name, **more
+        )
+        return marks.SetMark("0/1", archive.identity.created, why)
+
+    monkeypatch.setattr(marks, "set_mark", set_mark)
+    urls = {name: str(tmp_path / name) for name in ("near", "far")}
+    replicas = ArchiveContext.resolve(ArchiveConfig(replicas=urls)).replicas
+    source = SourceConfig(url=ADDRESS.url, tables=["a.*"], exclude=["a.b"])
+    summary = marks.mark_source(replicas, MarkRequest(name="before 4.2", source="shop_db"), source, ADDRESS)
+    assert asked == {
+        "archive": near.store.url, "stores": list(urls.values()), "source": "shop_db", "name": "before 4.2",
+        "tables": ["a.*"], "exclude": ["a.b"],
+    }  # fmt: skip
+    assert (summary["mark"], summary["source"], summary["position"]) == ("before 4.2", "shop_db", "0/1")
+    assert (summary["schema_known"], summary["schema_note"]) == (not why, why)

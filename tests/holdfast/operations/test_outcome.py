@@ -118,10 +118,10 @@ def test_else_as_its_driver_said_it_last(store: ObjectStore, code: int | None, e
 @pytest.mark.parametrize(
     ("operation", "run", "left"),
     [
-        ("backup", "r", "the archive is as it was before"),
-        ("restore", "r", "the archive is as it was before"),
-        ("backup", "half", "all that it has committed counts, and the next backup goes on from there"),
-        ("compaction", "r", "all that it has committed counts"),
+        ("backup", "r", "the archive is unchanged"),
+        ("restore", "r", "the archive is unchanged"),
+        ("backup", "half", "its commits count, and the next backup continues from there"),
+        ("compaction", "r", "its commits count"),
     ],
 )
 def test_a_process_that_could_say_nothing_is_told_with_what_it_left(
@@ -129,7 +129,7 @@ def test_a_process_that_could_say_nothing_is_told_with_what_it_left(
 ) -> None:
     with pytest.raises(ReportedError) as caught:
         job_result(store, operation, run, None, JobEnd(-9))
-    assert str(caught.value) == (f"the job's process was ended by SIGKILL before it could say why; {left}: try again")
+    assert str(caught.value) == (f"the job's process was ended by SIGKILL before it gave a reason; {left}: try again")
 
 
 def test_its_step_and_its_last_lines_are_told(store: ObjectStore) -> None:

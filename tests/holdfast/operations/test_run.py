@@ -143,7 +143,7 @@ def test_a_job_is_given_the_time_that_is_left_and_its_result_is_returned(store: 
 
 def test_a_job_that_said_nothing_is_reported_by_how_it_ended(store: ObjectStore) -> None:
     caller = Played(JobEnd(-9, "", ["half way", "no room"]))
-    with pytest.raises(ReportedError, match=r"was ended by SIGKILL before it could say why.*half way \| no room"):
+    with pytest.raises(ReportedError, match=r"was ended by SIGKILL before it gave a reason.*half way \| no room"):
         ran(prepared(store.url, VacuumRequest()), store, caller)
 
 

@@ -26,7 +26,7 @@ EMPTY = {"table": "shop.b", "as_of": None}
         ({"kind": "changes", "transactions": 4000}, "12,000 changes of 4,000 transactions in "),
         (
             {"kind": "changes", "transactions": 4, "begun": ["public.a", "public.b"]},
-            "12,000 rows (changes of 4 transactions, and tables begun anew: public.a, public.b) in ",
+            "12,000 rows (changes of 4 transactions, and tables that started over: public.a, public.b) in ",
         ),
         ({"quorum": {"replicas": ["far", "near"]}}, "12:00:00Z; far, near have it"),
     ],
@@ -38,17 +38,14 @@ def test_a_backup_is_told_with_what_is_in_it(more: dict[str, Any], said: str) ->
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (
-            {},
-            "restored to 2026-03-01T12:00:00Z (commit 7): 12,000 rows of 3 tables in 1.5 s, equal to the archive",
-        ),
+        ({}, "restored to 2026-03-01T12:00:00Z (commit 7): 12,000 rows of 3 tables in 1.5 s, equal to the archive"),
         ({"source": "shop_db"}, "restored shop_db to 2026"),
-        ({"lost": ["rows of table a"]}, "archive, but for what the schema has no place for: rows of table a"),
-        ({"unproved_names": ["shop.a"]}, "archive, but for names that are not proved: shop.a"),
-        ({"not_restored": [1, 2]}, "; not restored: 2 objects, named above"),
-        ({"stale": [OLDER]}, "equal to the archive; older than that: 1 tables, named above"),
-        ({"stale": [EMPTY]}, "equal to the archive, but for what is restored without rows: shop.b"),
-        ({"stale": [OLDER, EMPTY]}, "without rows: shop.b; older than that: 1 tables, named above"),
+        ({"lost": ["rows of table a"]}, "archive, except values that the schema cannot hold: rows of table a"),
+        ({"unproved_names": ["shop.a"]}, "archive, except names that are not proved: shop.a"),
+        ({"not_restored": [1, 2]}, "; not restored: 2 objects, listed above"),
+        ({"stale": [OLDER]}, "equal to the archive; 1 table has older rows, listed above"),
+        ({"stale": [EMPTY]}, "equal to the archive, except tables restored without rows: shop.b"),
+        ({"stale": [OLDER, EMPTY]}, "without rows: shop.b; 1 table has older rows, listed above"),
     ],
 )
 def test_a_restore_is_told_with_what_differs(more: dict[str, Any], said: str) -> None:

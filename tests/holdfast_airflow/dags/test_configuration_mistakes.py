@@ -13,7 +13,7 @@ MISTAKES = {
     "a schedule": (
         "{url: x, schedule: {compaction: '61 * * * *'}}",
         "line 3: archives.broken.schedule.compaction: '61' is no minute: write *, 0 to 59, a range, a list or a step "
-        "(it says '61 * * * *')",
+        "(it is '61 * * * *')",
     ),
     "a notifier": (
         "{url: x, alerts: [{notifier: nobody.has.This}]}",

@@ -117,7 +117,7 @@ def test_what_the_job_says_is_logged_and_its_last_lines_are_in_the_failure(
     store: ObjectStore, program: Program, context: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     program("import sys; print('half way'); sys.exit('no room is left')")
-    with pytest.raises(JobFailed, match=r"ended with exit code 1 before it could say why.*half way \| no room"):
+    with pytest.raises(JobFailed, match=r"ended with exit code 1 before it gave a reason.*half way \| no room"):
         run(VacuumOperator(task_id="save", archive="shop"), context)
     assert capsys.readouterr().out.count("half way") == 1
     assert locks_of(store) == []

@@ -87,13 +87,13 @@ def test_backup_tells_who_is_scheduled_on_it_what_it_was(
 def test_backup_of_changes_that_became_a_full_one_says_why(
     store: ObjectStore, spark: FakeSpark, context: dict[str, Any], decide: Decide, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    decide(Decision(gap="the slot is gone"), "no changes can be joined to what is here: the slot is gone")
+    decide(Decision(gap="the slot is gone"), "no changes can be added to the archive: the slot is gone")
     spark.play("begin anew")
     context["outlet_events"] = {backups_of("shop"): SimpleNamespace(extra={})}
     summary = run(backup(kind="changes", outlets=[backups_of("shop")]), context)
     assert (summary["kind"], summary["gap"]) == ("full", "the slot is gone")
     assert context["outlet_events"][backups_of("shop")].extra["gap"] == "the slot is gone"
-    assert "no changes can be joined to what is here: the slot is gone" in capsys.readouterr().out
+    assert "no changes can be added to the archive: the slot is gone" in capsys.readouterr().out
 
 
 def test_backup_of_changes_that_begins_anew_with_a_table_says_which_and_why(
@@ -104,7 +104,7 @@ def test_backup_of_changes_that_begins_anew_with_a_table_says_which_and_why(
     summary = run(backup(), context)
     assert (summary["kind"], summary["commit"], summary["begun"]) == ("changes", 1, ["public.late"])
     assert len(spark.starts()) == 2  # the changes, and those up to the snapshot together with it
-    said = "a snapshot is taken of public.late (its key was changed), public.new (it has no snapshot yet)"
+    said = "taking a snapshot of public.late (its key was changed), public.new (it has no snapshot yet)"
     assert said in capsys.readouterr().out
 
 
@@ -125,9 +125,7 @@ def test_a_table_that_waits_fails_the_task_for_good_only_where_somebody_has_to_a
         "FAKE_RESULT", json.dumps({"commit": 2, "restorable_to": "2026-03-01T12:30:00Z", "waiting": [waits]})
     )
     spark.play("tell")
-    with pytest.raises(
-        error, match=r"commit 2 has the changes up to .* but without public\.odd.*it is locked"
-    ) as raised:
+    with pytest.raises(error, match=r"commit 2 has the changes up to .* except public\.odd.*it is locked") as raised:
         run(backup(kind="changes"), context)
     assert type(raised.value) is error
 
@@ -244,7 +242,7 @@ def test_job_that_was_killed_is_started_again_in_the_same_snapshot(
     assert run(backup(), context)["commit"] == 1
     first, second = spark.starts()
     assert first == second != ""
-    said = "the job was ended from outside while reading tables: starting it again (attempt 2 of 3)"
+    said = "the job was killed while reading tables: starting it again (attempt 2 of 3)"
     assert said in capsys.readouterr().out
     (name,) = {info.key.split("/")[1] for info in store.list("runs/").objects}
     record = read_last(store, name)
@@ -273,7 +271,7 @@ def test_job_whose_snapshot_is_gone_is_started_again_in_a_new_one_and_says_why(
     spark.play("die once")
     assert run(backup(), context)["commit"] == 1
     assert len(set(spark.starts())) == len(spark.starts()) == 2
-    said = "starting again from nothing: the session that held the snapshot was cut (server closed"
+    said = "starting again from the beginning: the session that held the snapshot was cut (server closed"
     assert said in capsys.readouterr().out
 
 

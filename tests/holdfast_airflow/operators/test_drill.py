@@ -170,7 +170,7 @@ def test_an_archive_to_which_nothing_was_added_for_long_fails_the_task_for_good(
         "archives: {shop: {url: archive, sources: {shop_db: {connection: shop_postgres}}, "
         f"drill: {{newest_within: {within}}}}}}}"
     )
-    with pytest.raises(JobRefused, match=r"the newest .* of shop_db, .* old, and was to be within") as raised:
+    with pytest.raises(JobRefused, match=r"the newest .* of shop_db, .* old; the limit is") as raised:
         run(drill(**given), context)
     assert raised.value.exit_code == 4
 

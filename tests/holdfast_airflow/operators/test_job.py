@@ -147,8 +147,8 @@ def test_password_is_masked_where_the_job_prints_it(
     [
         ("refuse", JobRefused, 5, "asked to refuse: do something else"),
         ("bad usage", JobRefused, 2, "asked to bad usage: do something else"),
-        ("die", JobFailed, 1, "the job's process ended while reading tables before it could say why"),
-        ("no java", JobFailed, 1, "the job's process ended before it could say why.*JAVA_HOME is not set"),
+        ("die", JobFailed, 1, "the job's process ended while reading tables before it gave a reason"),
+        ("no java", JobFailed, 1, "the job's process ended before it gave a reason.*JAVA_HOME is not set"),
     ],
 )
 def test_failure_is_the_jobs_own_sentence_and_the_locks_are_released(

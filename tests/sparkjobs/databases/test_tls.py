@@ -199,7 +199,7 @@ def test_a_pg_dump_without_tls_is_refused_before_any_lock_where_tls_is_asked_for
 
 def test_a_connection_over_a_network_that_is_not_checked_is_warned_of_by_all(secured: Secured, archive: str) -> None:
     source, target = (secured.at(OVER_A_NETWORK, name, sslmode="require") for name in ("shop", "empty"))
-    told = "goes over a network with sslmode=require: it is encrypted, and the server's certificate is not checked"
+    told = "goes over a network with sslmode=require: it is encrypted, but the server's certificate is not checked"
     checked = run_here("source", "check", source.url, address=source)
     assert f"warn the connection {told}" in checked.out
     assert "add sslmode=verify-full to the address" in checked.out

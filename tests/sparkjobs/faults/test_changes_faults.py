@@ -266,7 +266,7 @@ def test_a_stream_that_was_left_by_a_first_backup_is_told_of_and_taken_by_the_ne
     decide(store, source, BackupRequest(source=SOURCE, kind="changes"), lambda words: None)  # and it is killed
     assert decide(store, source, BackupRequest(source=SOURCE), said.append).stream is None
     (words,) = (each for each in said if SUPERUSER not in each)
-    assert words.startswith(f"slot {name} is there, but no backup here follows it"), words
+    assert words.startswith(f"slot {name} exists, but no backup in this archive uses it"), words
     decision = decide(store, source, BackupRequest(source=SOURCE, kind="changes"), lambda words: None)
     assert decision.stream is not None
     assert followed_shop.left_on(source) == ([name], [name])

@@ -121,7 +121,7 @@ def test_a_network_that_is_cut_for_a_moment_makes_a_backup_begin_again(
     with faulty_network(server.port, "reset", to_client=500_000, lasting=False) as network:
         code, record = run_backup(network.way_to(shop))
     assert (code, record.result and record.result["rows"], network.happened.is_set()) == (0, ROWS, True)
-    assert "starting again from nothing" in " ".join(record.said)
+    assert "starting again from the beginning" in " ".join(record.said)
     assert_whole(store, shop, commits=1)
 
 
@@ -131,7 +131,7 @@ def test_a_server_that_crashes_and_comes_back_makes_a_backup_begin_again(
     between_pieces(monkeypatch, lambda: server.restart(signal.SIGQUIT))
     code, record = run_backup(shop)
     assert (code, record.result and record.result["rows"]) == (0, ROWS), record.error
-    assert "starting again from nothing" in " ".join(record.said)
+    assert "starting again from the beginning" in " ".join(record.said)
     assert_whole(store, shop, commits=1)
 
 

@@ -99,7 +99,7 @@ def test_a_backup_whose_job_is_killed_goes_on_from_the_pieces_that_were_read(
         until(lambda: all_gone(job.all), "the job to end")
     done = finish(command)
     assert (done.code, done.value["commit"], done.value["rows"]) == (0, 1, 5009), done.err
-    assert "the job was ended from outside" in done.err or "Spark's Java process has ended" in done.err
+    assert "the job was killed while" in done.err or "Spark's Java process has ended" in done.err
     assert f"going on: {len(before)} of 3 pieces were read" in done.err
     (block,) = Archive.open(store).commit(1).add
     files = {file.path for file in block.files()}
@@ -158,7 +158,7 @@ def test_a_command_that_is_told_to_stop_ends_its_job_and_releases_its_locks(
         done = finish(command)
         assert all_gone(job.all)
     assert inspect(store) == []
-    stopped = "stopped; its locks were released; run it again, and it goes on from what is finished"
+    stopped = "stopped, and its locks were released; run it again to continue"
     assert (done.code, done.value) == (130, {"error": stopped, "exit_code": 130})
     assert "Traceback" not in done.err
     assert_whole(store, source, commits=0)

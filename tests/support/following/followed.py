@@ -164,7 +164,7 @@ class Followed:
                 )
             return ""
 
-        backup_run.run_to_the_end(self.store, run, self.address, wanted=wanted, attempt=attempt)
+        backup_run.run_to_the_end(self.store, run, self.address, request=wanted, attempt=attempt)
         record = read_last(self.store, run)
         assert isinstance(record, RunRecord)
         assert record.result is not None

@@ -37,7 +37,7 @@ _KEPT = 4000
 def serve() -> None:
     """Run cases until there are no more."""
     for name in COMMANDS:
-        importlib.import_module(f"holdfast.cli.{COMMANDS[name].module}")
+        importlib.import_module(f"holdfast.cli.{COMMANDS[name].module or name}")
     for name in ("duckdb", "pyarrow.parquet", "pyarrow.compute", "sparkjobs.compaction", "sparkjobs.truncation"):
         importlib.import_module(name)
     for line in sys.stdin:

@@ -168,7 +168,7 @@ def _work(order: Order, steps: Steps) -> int:
             store,
             order.run,
             Address(order.url, order.password),
-            wanted=parse_request(BackupRequest, to_run),
+            request=parse_request(BackupRequest, to_run),
             attempt=attempt,
         )
         return codes[-1]

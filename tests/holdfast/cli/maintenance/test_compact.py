@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,8 @@ from holdfast.operations.archive_context import ArchiveContext
 from holdfast.operations.requests.base import Request
 from holdfast.storage import ObjectStore, open_store
 from tests.support.archives.blocks_without_rows import fill
-from tests.support.archives.queried import TABLES
 from tests.support.jobs.command import RunCommand
 
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RESULT = {
     "commit": 12,
     "joined": [
@@ -55,19 +52,6 @@ def test_a_dry_run_says_what_would_be_joined_and_runs_no_job(
     assert "would join 9 blocks of changes of shop_db" in said
     assert "would make a full snapshot of shop_db at 2026-03-01T12:09:00.000000Z" in said
     assert holdfast("compact", store.url, "--dry-run", "--min-blocks", "10").out.strip() == "nothing to do"
-
-
-def test_a_dry_run_says_why_no_snapshot_can_be_made(holdfast: RunCommand, store: ObjectStore, asked: list[str]) -> None:
-    fill(store, 1, TABLES)
-    why = "shop_db cannot be consolidated: shop.orders: there is no snapshot of it"
-    done = holdfast("compact", store.url, "--dry-run", "--consolidate", "--json")
-    assert (done.code, asked, done.value["consolidated"]) == (0, [], [])
-    assert done.value["not_consolidated"]["shop_db"].startswith(why)
-    said = " ".join(holdfast("compact", store.url, "--dry-run", "--consolidate").out.split())
-    assert said.startswith(why)
-    assert said.endswith("nothing to do")
-    one = holdfast("compact", store.url, "--dry-run", "--consolidate", "--source", "shop_db", "--json")
-    assert (one.code, asked, one.value["error"].startswith(why)) == (5, [], True)
 
 
 def test_the_job_is_told_what_the_configuration_says_unless_something_else_is_given(

@@ -7,10 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.archive.maintenance.copy_archive import CopyProgress
-from holdfast.cli.maintenance.copy import _Teller
-from holdfast.cli.shared.output import Output
-from holdfast.storage import ObjectStore, open_store
+from holdfast.storage import ObjectStore
 from tests.support.jobs.command import RunCommand
 
 
@@ -46,15 +43,6 @@ def test_a_dry_run_copies_nothing(holdfast: RunCommand, filled: ObjectStore, to:
     assert not Path(to).exists()
 
 
-def test_damaged_files_are_replaced_where_they_are_read(holdfast: RunCommand, filled: ObjectStore, to: str) -> None:
-    holdfast("copy", filled.url, to, "--json")
-    key = filled.list("data/").objects[0].key
-    open_store(to).put(key, bytes(filled.head(key).size))
-    assert holdfast("verify", to, "--deep", "--json").code == 4
-    assert "1 of them in place of damaged ones" in holdfast("copy", filled.url, to, "--deep").out
-    assert holdfast("verify", to, "--deep", "--json").code == 0
-
-
 def test_archives_may_be_named(
     holdfast: RunCommand, filled: ObjectStore, to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,22 +50,3 @@ def test_archives_may_be_named(
     file.write_text(f"archives: {{shop: {{url: {filled.url}}}, far: {{url: {to}}}}}")
     monkeypatch.setenv("HOLDFAST_ARCHIVES", str(file))
     assert holdfast("copy", "shop", "far", "--json").value["to"] == to
-
-
-def test_a_place_that_is_no_copy_is_left_alone(holdfast: RunCommand, filled: ObjectStore, to: str) -> None:
-    assert holdfast("init", to, "--json").code == 0
-    done = holdfast("copy", filled.url, to, "--json")
-    assert (done.code, "is another archive" in done.value["error"]) == (2, True)
-
-
-def test_progress_is_told_at_most_every_two_seconds(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 100.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    tell = _Teller(Output(as_json=False))
-    for number in range(1, 5):
-        now += 1
-        tell(CopyProgress(number, 9, number * 1_500_000, 9_000_000))
-    told = capsys.readouterr().err.splitlines()
-    assert told == ["  2 of 9 files, 3.0 MB of 9.0 MB", "  4 of 9 files, 6.0 MB of 9.0 MB"]

@@ -45,28 +45,6 @@ def test_what_was_done_is_told_in_json_and_done_once(holdfast: RunCommand, old: 
     assert len(old.list(COMMITS).objects) == 2
 
 
-@pytest.mark.parametrize(
-    ("to", "code", "words"),
-    [
-        (["--to", "9"], 2, "there is no format 9: this release knows formats 1 to 2"),
-        (["--to", "0"], 2, "'--to'"),
-        (["--to", "two"], 2, "'--to'"),
-        ([], 2, "Missing option '--to'"),
-    ],
-)
-def test_what_is_no_newer_format_is_refused(
-    holdfast: RunCommand, old: ObjectStore, to: list[str], code: int, words: str
-) -> None:
-    done = holdfast("migrate", old.url, *to)
-    assert (done.code, words in done.err) == (code, True)
-    assert Archive.open(old).state.format == 1
-
-
-def test_an_archive_is_not_put_back_into_an_older_format(holdfast: RunCommand, store: ObjectStore) -> None:
-    done = holdfast("migrate", store.url, "--to", "1")
-    assert (done.code, "the archive has format 2" in done.err) == (5, True)
-
-
 def test_where_there_is_no_archive_not_even_a_lock_is_written(holdfast: RunCommand) -> None:
     Path("empty").mkdir()
     assert holdfast("migrate", "empty", "--to", "2").code == 2

@@ -66,7 +66,7 @@ def test_people_are_shown_runs_of_points_that_share_a_fate(
         f"{first} {last} 4 goes",
         f"{newest} {newest} 1 stays last=1, last chain",
         f"shop_db: 1 of 5 restore points would stay; restorable {newest}",
-        "4 blocks would go, 0 B: the files are deleted by 'holdfast vacuum' after its grace",
+        "4 blocks would be removed, 0 B: 'holdfast vacuum' deletes the files after its grace",
     ]
 
 
@@ -80,7 +80,7 @@ def test_what_no_rule_keeps_is_removed_by_one_commit(holdfast: RunCommand, backe
     assert again.out.splitlines()[-1] == "nothing to remove"
     assert Archive.open(backed_up).state.sequence == 7
     shown = holdfast("truncate", backed_up.url, "--keep", "last=1")
-    assert shown.out.splitlines()[-1].startswith("commit 8: 2 blocks removed, 0 B: the files are deleted")
+    assert shown.out.splitlines()[-1].startswith("commit 8: 2 blocks removed, 0 B: 'holdfast vacuum' deletes")
 
 
 def test_only_one_source_and_more_chains_may_be_asked_for(holdfast: RunCommand, backed_up: ObjectStore) -> None:
@@ -100,13 +100,7 @@ def test_the_rules_of_archives_yaml_are_used_where_none_is_given(holdfast: RunCo
 
 
 @pytest.mark.parametrize(
-    ("keep", "code", "said"),
-    [
-        ([], 5, "nothing says what is to stay"),
-        (["last=0"], 5, "last=0 keeps nothing"),
-        (["often=2"], 2, "there is no rule 'often'"),
-        (["last=1", "last=2"], 2, "last is given as 1 and as 2"),
-    ],
+    ("keep", "code", "said"), [([], 5, "nothing says what is to stay"), (["often=2"], 2, "there is no rule 'often'")]
 )
 def test_rules_that_make_no_sense_change_nothing(
     holdfast: RunCommand, backed_up: ObjectStore, keep: list[str], code: int, said: str

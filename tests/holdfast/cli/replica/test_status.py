@@ -137,7 +137,7 @@ def test_locks_are_listed_where_the_store_cannot_be_asked(
     monkeypatch.delenv(ENVIRONMENT)
     done = holdfast("locks", "list", two.place("far").url, "--json")
     assert (done.code, done.value) == (0, {"locks": [], "sources": []})
-    assert "which sources are being backed up through replicas is not known: say where the" in done.err
+    assert "the sources that are being backed up through replicas are unknown: say where the" in done.err
 
 
 def test_a_look_says_how_far_each_is_and_which_place_cannot_be_reached(holdfast: RunCommand, three: Replicas) -> None:

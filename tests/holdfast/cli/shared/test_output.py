@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import sys
+from contextlib import nullcontext
+
 import pytest
 
 from holdfast.archive.format.runs import RunRecord
 from holdfast.cli.shared.output import Output
+from holdfast.common.errors import UsageError
 from holdfast.common.words import human_size
 
 
@@ -45,6 +50,43 @@ def test_progress_has_one_line_in_a_terminal_and_words_come_before_it(
     clear = "\r\x1b[2K"
     lines = [f"  reading tables · {s} s · about 3 min left" for s in (0, 1)]
     assert capsys.readouterr().err == f"{lines[0]}{clear}one\n{lines[1]}{clear}done\n"
+
+
+def test_progress_of_a_command_itself_is_printed_every_few_seconds(
+    now: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = Output(as_json=False)
+    for number in range(5):
+        output.report(f"{number} read", every_s=2.0)
+        now[0] += 1
+    assert capsys.readouterr().err == "  2 read\n  4 read\n"
+
+
+class Terminal(io.StringIO):
+    """A terminal with what is typed, or what is shown."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("typed", "error"),
+    [
+        (Terminal("shop\n"), None),
+        (Terminal("yes\n"), "that is not shop: nothing was done"),
+        (io.StringIO("shop\n"), r"no terminal to ask at: nothing was done\. Add --yes"),
+    ],
+)
+def test_a_person_is_asked_before_what_cannot_be_undone(
+    monkeypatch: pytest.MonkeyPatch, typed: io.StringIO, error: str | None
+) -> None:
+    monkeypatch.setattr(sys, "stdin", typed)
+    monkeypatch.setattr(sys, "stderr", shown := Terminal())
+    with pytest.raises(UsageError, match=error) if error else nullcontext():
+        Output(as_json=True).confirm("shop", "entry 1 is lost", yes=False)
+    assert shown.getvalue().startswith("entry 1 is lost\n")
+    Output(as_json=True).confirm("shop", "it is asked nothing", yes=True)
+    assert "it is asked nothing" not in shown.getvalue()
 
 
 def test_what_a_job_tells_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,18 +64,7 @@ def test_points_show_what_is_pending_only_to_eventual_reads(holdfast: RunCommand
     assert "read from replica near at entry 1, 0 entries behind the log" in sequential.err
 
 
-def test_a_query_reads_what_counts(holdfast: RunCommand, shop: Replicas) -> None:
-    near = shop.place("near").url
-    done = holdfast("query", near, SQL, "--consistency", "sequential", "--json")
-    assert read_from(done) == ("near", 1, 0)
-    assert done.value["rows"] == [[3]]
-    pending = ("query", near, SQL, "--at", f"commit:{shop.state('near').sequence}")
-    assert "is no restore point" not in holdfast(*pending).err
-    hidden = holdfast(*pending, "--consistency", "sequential")
-    assert hidden.code == 5
-    assert "is no restore point of shop_db" in hidden.err
-
-
+@pytest.mark.exhaustive
 def test_a_replica_that_is_not_far_enough_is_busy(holdfast: RunCommand, shop: Replicas) -> None:
     shop.add("off")
     back_up(shop, "near", "crm")
@@ -106,6 +95,7 @@ def test_the_file_may_say_which_consistency(holdfast: RunCommand, shop: Replicas
     assert read_from(holdfast("points", "shop", "--consistency", "eventual", "--json")) == ("near", 1, None)
 
 
+@pytest.mark.exhaustive
 def test_the_store_may_be_named(
     holdfast: RunCommand, shop: Replicas, log_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

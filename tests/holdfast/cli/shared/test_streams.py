@@ -130,6 +130,6 @@ def test_streams_that_a_plan_does_not_drop_are_told_of(with_streams: Address, id
     change = GrantChange("it is no source any more", (f"drop publication {own}",))
     plan = Plan("role", (DatabaseGrants(database, (change,)),))
     assert list(other_streams(with_streams, [database], plan)) == [
-        f"{database} has a stream of another archive, {other}: name that with --archive to drop it"
+        f"{database} has a stream of another archive, {other}: name it with --archive to drop that"
     ]
     assert len(list(other_streams(with_streams, [database], Plan("role", ())))) == 2

@@ -51,7 +51,7 @@ def test_a_folder_that_is_not_there_is_said_so(holdfast: RunCommand, tmp_path: P
 def test_the_keys_of_an_archive_are_shown_without_a_secret(holdfast: RunCommand, archive: str, key: str) -> None:
     done = holdfast("key", "show", archive)
     assert done.out.startswith("opened by the key ")
-    assert f"found here by {key}" in done.out
+    assert f"read here from {key}" in done.out
     value = holdfast("key", "show", archive, "--json").value
     assert value["key"] == key
     assert len(value["document"]["keys"]) == 1
@@ -158,6 +158,6 @@ def test_the_keys_of_a_copy_are_exchanged_without_a_commit(holdfast: RunCommand,
     copy = str(tmp_path / "copy")
     assert holdfast("copy", archive, copy, "--to-key", f"file:{tmp_path / 'key'}").code == 0
     done = holdfast("key", "rotate", copy, "--yes", "--json")
-    assert (done.code, done.value["commit"], "is a copy, so no commit says" in done.err) == (0, None, True)
+    assert (done.code, done.value["commit"], "is a copy: the next commit" in done.err) == (0, None, True)
     assert holdfast("copy", archive, copy, "--to-key", f"file:{tmp_path / 'key'}").code == 0
     assert holdfast("status", copy).code == 0

@@ -31,7 +31,7 @@ def archive(holdfast: RunCommand, tmp_path: Path) -> str:
 
 def test_a_new_key_prints_its_public_key_and_nothing_secret(holdfast: RunCommand, tmp_path: Path) -> None:
     done = holdfast("signing", "new", str(tmp_path / "sign.key"))
-    assert "whoever is to believe what it signs needs ed25519:" in done.out
+    assert "to check its signatures, other machines need ed25519:" in done.out
     assert (tmp_path / "sign.key").read_text().strip() not in done.out + done.err
 
 
@@ -48,7 +48,7 @@ def test_an_archive_is_signed_from_a_commit_on(
     shown = holdfast("signing", "show", archive, "--json").value
     assert shown == {"signed_since": 1, "commits_alone": False, "commit": 1, "signs": key[1], "believed": [key[1]]}
     assert (
-        f"signed since commit 1, of 1 commits; this process signs with {key[1]}"
+        f"signed since commit 1, of 1 commit; this process signs with {key[1]}"
         in holdfast("signing", "show", archive).out
     )
 

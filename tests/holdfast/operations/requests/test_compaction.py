@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from holdfast.common.errors import UsageError
 from holdfast.config.archives_model import CompactionConfig
 from holdfast.operations.requests.compaction import CompactionRequest
 
@@ -21,11 +18,3 @@ def test_what_was_not_given_is_as_archives_yaml_says() -> None:
 def test_what_nobody_has_said_is_as_usual() -> None:
     assert CompactionRequest().section == CompactionConfig()
     assert CompactionRequest(small="5 MB").section == CompactionConfig(small="5 MB")
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("small", "little"), ("target", "12"), ("min_age", "old"), ("min_age", "5 MB"), ("small", "3d")]
-)
-def test_a_value_that_nobody_can_read_is_refused(name: str, value: str) -> None:
-    with pytest.raises(UsageError, match=f"^cannot read '{value}'"):
-        CompactionRequest.given(**{name: value})

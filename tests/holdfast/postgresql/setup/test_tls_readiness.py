@@ -31,7 +31,7 @@ def test_what_goes_over_a_network_in_the_clear_is_told_of_each_client(address: A
     )
     assert found.problems == ()
     (weak,) = found.warnings
-    assert re.search(r"can read and change what goes over it", weak.what)
+    assert re.search(r"can read and change the data", weak.what)
     assert re.search(r"^add sslmode=verify-full", weak.do)
 
 

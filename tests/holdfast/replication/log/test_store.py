@@ -241,6 +241,6 @@ def test_a_store_behind_tls_is_used_only_where_its_certificate_is_good(
             CoordinationStore.open(server.at("0.0.0.0", sslmode="require")).close()  # noqa: S104 - this machine
     (said,) = caplog.messages
     assert (
-        "goes over a network with sslmode=require: it is encrypted, and the server's certificate is not checked" in said
+        "goes over a network with sslmode=require: it is encrypted, but the server's certificate is not checked" in said
     )
     assert server.password not in said
