@@ -24,7 +24,7 @@ import psycopg
 
 from holdfast.archive import Archive
 from holdfast.archive.format.block import Block, Mark, Stream
-from holdfast.archive.format.document import Moment, SealedDocument, iso
+from holdfast.archive.format.document import ChecksummedDocument, Moment, iso
 from holdfast.archive.format.versions import FORMAT
 from holdfast.archive.history.coverage import stream_tip
 from holdfast.common.errors import DamagedError, HoldfastError, RefusedError, UsageError, sentence
@@ -67,7 +67,7 @@ TRIES = 3
 """Attempts at a mark while definitions change: of several with one name the newest counts."""
 
 
-class AnnouncedMark(SealedDocument):
+class AnnouncedMark(ChecksummedDocument):
     """A mark that is about to be set; its message in the log has the same id."""
 
     format: int = FORMAT
@@ -75,7 +75,7 @@ class AnnouncedMark(SealedDocument):
     name: str
 
 
-class MarkRecord(SealedDocument):
+class MarkRecord(ChecksummedDocument):
     """The objects of a source as they were at a mark, for the next incremental backup.
 
     :param position: just after the mark's transaction, or others that ended with it; definitions are the same from
@@ -415,7 +415,7 @@ def _folder(source: str) -> str:
     return f"{FOLDER}/{source}/"
 
 
-def _create(stores: Sequence[ObjectStore], key: str, document: SealedDocument) -> list[str]:
+def _create(stores: Sequence[ObjectStore], key: str, document: ChecksummedDocument) -> list[str]:
     """Write a document into every replica; return a message for each failure."""
     failures = []
     for store in stores:
