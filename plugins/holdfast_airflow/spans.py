@@ -28,12 +28,9 @@ def span(given: Span) -> timedelta:
 
 
 def check_spans(**given: object) -> None:
-    """Refuse arguments that are no lengths of time.
-
-    That is when the DAG is parsed. What a template gives is checked later.
+    """Refuse arguments that are no lengths of time, when the DAG is parsed; templates pass.
 
     :param given: the arguments by name; those of other types, such as another task's result, are left alone.
-    :raises UsageError: one is none; says which.
     """
     for name, value in given.items():
         if isinstance(value, int | float) or (isinstance(value, str) and "{{" not in value and "{%" not in value):

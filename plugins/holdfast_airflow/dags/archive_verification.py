@@ -5,8 +5,8 @@ from __future__ import annotations
 from holdfast.operations.requests.verification import VerificationRequest
 from holdfast_airflow.archives import archive_dag, configured_archives, each_place
 from holdfast_airflow.assets import record_of, verifications_of
+from holdfast_airflow.forms import form_of, from_form
 from holdfast_airflow.operators.verify import VerifyOperator
-from holdfast_airflow.requests import form_of, from_form
 
 DOC = """
 Looks whether everything that the commits of the archive **{name}** ({place}) name is there and is what was written.

@@ -6,9 +6,9 @@ from holdfast.operations.requests.truncation import TruncationRequest
 from holdfast_airflow.approval import wait_for_approval
 from holdfast_airflow.archives import ONE_SOURCE, archive_dag, configured_archives, each_place, source_param
 from holdfast_airflow.assets import record_of
+from holdfast_airflow.forms import form_of, from_form
 from holdfast_airflow.operators.truncate import TruncateOperator
 from holdfast_airflow.operators.vacuum import VacuumOperator
-from holdfast_airflow.requests import form_of, from_form
 
 DOC = """
 Removes the restore points of the archive **{name}** ({place}) that no rule and no hold keeps; the newest backups always

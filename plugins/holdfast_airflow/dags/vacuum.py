@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from holdfast.operations.requests.vacuum import VacuumRequest
 from holdfast_airflow.archives import archive_dag, configured_archives, each_place
+from holdfast_airflow.forms import form_of, from_form
 from holdfast_airflow.operators.vacuum import VacuumOperator
-from holdfast_airflow.requests import form_of, from_form
 
 DOC = """
 Deletes the files in the archive **{name}** ({place}) of blocks that were truncated or joined, and what killed backups

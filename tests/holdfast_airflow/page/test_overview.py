@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.config.archives_model import ArchiveConfig
 from holdfast_airflow.assets import record_of
-from holdfast_airflow.page.configuration import KnownArchives
-from holdfast_airflow.page.overview import archive_of, detail, entry_by, known_archives, overview
+from holdfast_airflow.page.overview import detail, entry_by, known_archives, overview
+from holdfast_airflow.page.page import KnownArchives
 from tests.support.airflow.database import NOON, AirflowRows
 
 
@@ -195,13 +195,3 @@ def test_an_archive_without_any_backup_says_what_is_missing(airflow: AirflowRows
     assert entry(airflow, configured(idle={"url": "/idle"}), "idle")["missing"][1:] == [
         "archives.yaml names no source of it."
     ]
-
-
-def test_a_dag_is_of_the_archive_that_its_tags_name(airflow: AirflowRows) -> None:
-    airflow.dag("backup_old_shop", "holdfast", "old_shop")
-    airflow.dag("backup_shop", "holdfast", "shop")
-    archives = ["shop", "old_shop"]
-    assert archive_of(airflow.session, "backup_old_shop", archives) == "old_shop"
-    assert archive_of(airflow.session, "backup_shop", archives) == "shop"
-    assert archive_of(airflow.session, "backup_old_shop", ["shop"]) is None
-    assert archive_of(airflow.session, "report_shop", archives) is None
