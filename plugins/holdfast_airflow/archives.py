@@ -187,7 +187,7 @@ def archives_with_replicas() -> Mapping[str, ArchiveConfig]:
     return {name: archive for name, archive in configured_archives().items() if archive.replicas}
 
 
-def each_place(archive: ArchiveConfig) -> Mapping[str, str | None]:
+def replicas_by_suffix(archive: ArchiveConfig) -> Mapping[str, str | None]:
     """Return an archive's replicas, by the suffix of their tasks' ids; without replicas, None by ""."""
     return {f"_{name}": name for name in archive.replicas} if archive.replicas else {"": None}
 

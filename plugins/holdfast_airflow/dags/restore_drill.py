@@ -10,7 +10,7 @@ from holdfast_airflow.archives import (
     archive_dag,
     choose_tasks,
     configured_archives,
-    each_place,
+    replicas_by_suffix,
     source_param,
 )
 from holdfast_airflow.assets import drills_of, record_of
@@ -57,7 +57,7 @@ for name, archive in configured_archives().items():
                     at=dag.param("at"),
                     outlets=[drills_of(name), record_of(name)],
                 )
-                for end, replica in each_place(archive).items()
+                for end, replica in replicas_by_suffix(archive).items()
             ]
             for source in sorted(archive.sources) or [""]
         }

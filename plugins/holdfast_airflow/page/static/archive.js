@@ -142,17 +142,17 @@ function drawWork(view) {
 }
 
 function taskRow(task, progress, now) {
-  const known = progress && progress.state === "running" ? progress : null;
-  const share = known && known.estimated_rows > 0 ? el("progress", { max: known.estimated_rows, value: Math.min(known.rows, known.estimated_rows), "aria-label": "rows" }) : null;
+  const work = progress && progress.state === "running" ? progress : null;
+  const share = work && work.estimated_rows > 0 ? el("progress", { max: work.estimated_rows, value: Math.min(work.rows, work.estimated_rows), "aria-label": "rows" }) : null;
   return el(
     "tr",
     null,
     el("th", { scope: "row" }, taskLink(task)),
     el("td", null, { deferred: "waits", awaiting_input: "waits for a person" }[task.state] ?? task.state.replaceAll("_", " "), task.since ? el("div", { class: "quiet" }, `since ${ago(task.since, now)}`) : null),
-    el("td", null, known ? known.step : ""),
-    el("td", null, share, known ? ` ${count(known.rows)}${known.estimated_rows ? ` of about ${count(known.estimated_rows)}` : ""}` : ""),
-    el("td", null, known ? `${size(known.bytes_per_s)}/s` : ""),
-    el("td", null, known && known.left_s !== null ? `about ${span(known.left_s)}` : ""),
+    el("td", null, work ? work.step : ""),
+    el("td", null, share, work ? ` ${count(work.rows)}${work.estimated_rows ? ` of about ${count(work.estimated_rows)}` : ""}` : ""),
+    el("td", null, work ? `${size(work.bytes_per_s)}/s` : ""),
+    el("td", null, work && work.left_s !== null ? `about ${span(work.left_s)}` : ""),
   );
 }
 
