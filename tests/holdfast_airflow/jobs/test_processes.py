@@ -117,3 +117,8 @@ def test_what_it_has_started_ends_with_it(name: str, tmp_path: Path) -> None:
     )
     assert run_inline(python(text), {RUN_VARIABLE: name}, run=name, say=lambda line: None)[0] == 0
     assert process_start(int(pid.read_text())) is None
+
+
+def test_it_is_in_no_group_of_the_tasks(name: str) -> None:
+    _, last = run_inline(python("import os; print(os.getsid(0))"), {}, run=name, say=lambda line: None)
+    assert int(last[0]) != os.getsid(0)

@@ -103,3 +103,9 @@ def test_releasing_twice_is_harmless(store: ObjectStore, context: dict[str, Any]
     handle = execute(acquire(), context)
     release(context, handle)
     release(context, handle)
+
+
+def test_readers_share_the_lock(store: ObjectStore, context: dict[str, Any]) -> None:
+    for _ in range(2):
+        execute(acquire(mode="read"), context)
+    assert sorted(info.mode for info in locking.inspect(store)) == ["R", "R"]

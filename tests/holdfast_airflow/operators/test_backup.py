@@ -146,11 +146,14 @@ def test_backup_is_submitted_with_its_arguments(store: ObjectStore, spark: FakeS
     assert "spark.speculation=false" in argv
 
 
-def test_a_commit_with_another_block_is_no_success(
-    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
+@pytest.mark.parametrize(
+    ("part", "error"), [("swap", "does not hold the block"), ("boast", "commit 2 does not hold the block of run")]
+)
+def test_a_commit_that_is_not_there_or_has_another_block_is_no_success(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], part: str, error: str
 ) -> None:
-    spark.play("swap")
-    with pytest.raises(JobRefused, match="does not hold the block"):
+    spark.play(part)
+    with pytest.raises(JobFailed, match=error):
         run(backup(), context)
     assert locks_of(store) == []
 

@@ -87,6 +87,7 @@ def test_one_that_the_file_does_not_have_cannot_be_looked_at(page: Browsed, conf
 def test_an_archive_is_looked_at_with_the_states_of_its_locks_owners(page: Browsed, store: ObjectStore) -> None:
     page.airflow.dag("nightly")
     page.airflow.run("nightly", "r1", "failed")
+    page.airflow.task("nightly", "r1", "save", "success", map_index=3)
     page.airflow.task("nightly", "r1", "save", "failed")
     owner = Owner(scope="task", dag_id="nightly", run_id="r1", task_id="save")
     with RWLock(store, "maintenance", owner=owner).write(purpose="vacuum"):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.common.errors import UsageError
 from holdfast.storage import ObjectStore
 from holdfast_airflow.triggers.lock import LockFreeTrigger, PlanFreeTrigger, ResourceFreeTrigger
 from locking import RWLock
@@ -112,12 +113,15 @@ def test_store_that_stays_away_ends_the_wait_with_the_reason(
     assert event == {"state": "expired", "message": "the archive's locks could not be read: 503 from the store"}
 
 
-def test_refused_permission_ends_the_wait_at_once(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [StoreDenied("403: check the keys"), UsageError("ftp://x is no store")])
+def test_what_will_not_pass_ends_the_wait_at_once(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     def fail(*_: Any) -> list[Any]:
-        raise StoreDenied("403: check the keys")
+        raise error
 
     monkeypatch.setattr(PlanFreeTrigger, "blockers", fail)
-    assert fire(backup_trigger(store)) == {"state": "failed", "message": "403: check the keys"}
+    assert fire(backup_trigger(store)) == {"state": "failed", "message": str(error)}
 
 
 def test_a_wait_is_logged_when_its_holder_changes_and_else_now_and_then(
