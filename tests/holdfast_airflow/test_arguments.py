@@ -14,6 +14,7 @@ from holdfast.common.errors import UsageError
 from holdfast.common.words import is_yes, listed, number
 from holdfast.config.archives_yaml import find_archive
 from holdfast_airflow import operators
+from holdfast_airflow.arguments import span
 from holdfast_airflow.decorators.locked import LockedPythonOperator
 from holdfast_airflow.operators import (
     AcquireLock,
@@ -27,7 +28,6 @@ from holdfast_airflow.operators import (
     VerifyOperator,
 )
 from holdfast_airflow.operators.job import ArchiveJobOperator
-from holdfast_airflow.spans import span
 
 OPERATORS: list[type[ArchiveJobOperator]] = [
     BackupOperator,

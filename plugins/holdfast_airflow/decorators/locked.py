@@ -10,9 +10,9 @@ from airflow.sdk.bases.decorator import DecoratedOperator, task_decorator_factor
 from airflow.sdk.bases.operator import ExecutorSafeguard
 
 from holdfast_airflow.acquisition import Mode, acquire_or_defer, check_mode
+from holdfast_airflow.arguments import Span, check_spans, span
 from holdfast_airflow.deferral import check_event, deadline_in
 from holdfast_airflow.exceptions import in_airflow_terms
-from holdfast_airflow.spans import Span, check_spans, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from holdfast_airflow.acquisition import Mode, acquire_or_defer, check_mode, is_test
+from holdfast_airflow.arguments import Span, check_spans, span
 from holdfast_airflow.deferral import check_event, deadline_in
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.links import ArchiveLink
-from holdfast_airflow.spans import Span, check_spans, span
 from locking.one_line import LogsLines
 
 if TYPE_CHECKING:

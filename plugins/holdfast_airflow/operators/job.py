@@ -29,7 +29,7 @@ from holdfast.operations.job_process import (
 )
 from holdfast.operations.outcome import JobEnd, last_words
 from holdfast.operations.run import PreparedJob, check, run_locked
-from holdfast_airflow.arguments import add_arguments, request_of
+from holdfast_airflow.arguments import Span, add_arguments, check_spans, request_of, span
 from holdfast_airflow.assets import fill_events
 from holdfast_airflow.connections import check_spark_connection, find_archive_or_connection
 from holdfast_airflow.deferral import check_event, deadline_in, deferred_until_free
@@ -39,7 +39,6 @@ from holdfast_airflow.jobs.processes import RUN_VARIABLE, end_processes, run_inl
 from holdfast_airflow.links import ArchiveLink, JobLink
 from holdfast_airflow.notes import RUN, leave_note
 from holdfast_airflow.owners import owner_of
-from holdfast_airflow.spans import Span, check_spans, span
 from holdfast_airflow.telemetry.lineage import Moved, lineage_of
 from holdfast_airflow.telemetry.metrics import job_metrics
 from locking import LockBusy, LockError

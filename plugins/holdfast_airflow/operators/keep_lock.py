@@ -10,8 +10,8 @@ from airflow.sdk import BaseOperator
 
 from holdfast.common.words import human_span
 from holdfast_airflow.acquisition import FIRST_OF_ALL, acquired_locks, is_test
+from holdfast_airflow.arguments import Span, check_spans, span
 from holdfast_airflow.exceptions import JobFailed, JobRefused, in_airflow_terms
-from holdfast_airflow.spans import Span, check_spans, span
 from holdfast_airflow.triggers.keep import KeepLockTrigger
 from locking.one_line import LogsLines
 

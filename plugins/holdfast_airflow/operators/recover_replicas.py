@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import HoldfastError, exit_code_of, sentence
 from holdfast.operations.requests.recovery import RecoveryRequest
-from holdfast_airflow.arguments import request_of
+from holdfast_airflow.arguments import Span, check_spans, request_of, span
 from holdfast_airflow.exceptions import failure, in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveOperator
 from holdfast_airflow.replicated import replicated
-from holdfast_airflow.spans import Span, check_spans, span
 from locking import LockError
 from locking.store import StoreError
 

@@ -12,11 +12,11 @@ from holdfast.common.errors import HoldfastError, sentence
 from holdfast.common.words import is_yes
 from holdfast.config.archives_model import GAP_AFTER
 from holdfast.operations.requests.sync import SyncRequest
+from holdfast_airflow.arguments import Span, span
 from holdfast_airflow.deferral import check_event, deadline_in
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveJobOperator
 from holdfast_airflow.replicated import replicated
-from holdfast_airflow.spans import Span, span
 from holdfast_airflow.telemetry.metrics import job_metrics, send_replica_metrics
 
 if TYPE_CHECKING:
