@@ -65,10 +65,10 @@ class ArchiveDag(DAG):
         task: Any  # an operator: none of our DAGs maps its tasks
         for task in self.tasks:
             then = self.skips_before or task._pre_execute_hook
-            task._pre_execute_hook = KnownFields(self.dag_id, self.params, then)
+            task._pre_execute_hook = ConfCheck(self.dag_id, self.params, then)
 
 
-class KnownFields:
+class ConfCheck:
     """Hook that fails a task for unknown words in `conf`, before the task's own hook.
 
     Airflow takes any: a misspelt `dry_run` would be a real restore.

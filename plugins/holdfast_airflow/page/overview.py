@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from holdfast.config.archives_model import ArchiveConfig
     from holdfast_airflow.page.activity import Dag, Dags, Task
-    from holdfast_airflow.page.page import KnownArchives
+    from holdfast_airflow.page.page import PageConfiguration
     from holdfast_airflow.page.verdicts import SourceVerdict
 
 _LOOKED_BACK = 20
@@ -101,13 +101,13 @@ class _Looked:
     pools: Collection[str]
 
 
-def known_archives(session: Session, configuration: KnownArchives) -> set[str]:
+def shown_archives(session: Session, configuration: PageConfiguration) -> set[str]:
     """Return the archives of archives.yaml, and those that tasks have recorded."""
     return {*configuration.archives, *configuration.mistakes, *recorded_archives(session)}
 
 
 def overview(
-    session: Session, configuration: KnownArchives, archives: Collection[str], now: datetime
+    session: Session, configuration: PageConfiguration, archives: Collection[str], now: datetime
 ) -> list[dict[str, Any]]:
     """Return an entry of the list for each archive, those first that need a person; a fixed number of queries."""
     seen = _look(session, archives)
@@ -115,7 +115,7 @@ def overview(
     return sorted(entries, key=lambda entry: (_WORST[entry["state"]], entry["archive"]))
 
 
-def detail(session: Session, configuration: KnownArchives, archive: str, now: datetime) -> dict[str, Any]:
+def detail(session: Session, configuration: PageConfiguration, archive: str, now: datetime) -> dict[str, Any]:
     """Return an archive's entry, record, tasks, DAGs and recent runs."""
     seen = _look(session, [archive])
     record = seen.records.get(archive)
@@ -134,7 +134,7 @@ def detail(session: Session, configuration: KnownArchives, archive: str, now: da
 
 
 def entry_by(
-    session: Session, configuration: KnownArchives, archive: str, content: Mapping[str, Any], now: datetime
+    session: Session, configuration: PageConfiguration, archive: str, content: Mapping[str, Any], now: datetime
 ) -> dict[str, Any]:
     """Return an archive's entry by a record of now, which knows what no task has recorded."""
     seen = _look(session, [archive])
@@ -163,7 +163,7 @@ def _look(session: Session, archives: Collection[str]) -> _Looked:
     return _Looked(records, dags, active_tasks(session, dags), open_failures(session, dags), pools)
 
 
-def _entry(name: str, configuration: KnownArchives, seen: _Looked, now: datetime) -> dict[str, Any]:
+def _entry(name: str, configuration: PageConfiguration, seen: _Looked, now: datetime) -> dict[str, Any]:
     config = configuration.archives.get(name)
     record = seen.records.get(name)
     failures = [task for task in seen.failures if task.archive == name]

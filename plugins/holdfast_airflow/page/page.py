@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class KnownArchives:
+class PageConfiguration:
     """Archives of the newest archives.yaml of which something could be read.
 
     :param mistakes: by name of an archive, what is wrong with its entry.
@@ -41,9 +41,9 @@ class Configurations:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seen: tuple[pathlib.Path, int, int] | None = None
-        self._last = KnownArchives()
+        self._last = PageConfiguration()
 
-    def current(self) -> KnownArchives:
+    def current(self) -> PageConfiguration:
         """Return the configuration. A file that cannot be read leaves that of before, with a `problem`."""
         with self._lock:
             try:
@@ -52,17 +52,17 @@ class Configurations:
                 self._last, self._seen = replace(self._last, problem=str(error)), None
             return self._last
 
-    def _read(self) -> KnownArchives:
+    def _read(self) -> PageConfiguration:
         path = find_config()
         if path is None:
-            return KnownArchives()
+            return PageConfiguration()
         status = path.stat()
         seen = (path, status.st_mtime_ns, status.st_size)
         if seen == self._seen:
             return self._last
         read = read_archives(path)
         self._seen = seen
-        return KnownArchives(read.archives, read.mistakes)
+        return PageConfiguration(read.archives, read.mistakes)
 
 
 SourceName = Annotated[str, Path(pattern=f"^{NAME}$", description="Name of a source in the archive.")]

@@ -16,7 +16,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from holdfast.archive.format.versions import FORMAT
 from holdfast.replication.log.settings import MAX_KEEP, MIN_KEEP
-from holdfast_airflow.archives import MANY_RUNS, ONE_SOURCE, KnownFields
+from holdfast_airflow.archives import MANY_RUNS, ONE_SOURCE, ConfCheck
 from holdfast_airflow.assets import backups_of, record_of, verifications_of
 from tests.support.airflow.dag_files import DAGS, MAINTENANCE, ROOT, TWO, Read, dag
 
@@ -51,7 +51,7 @@ def test_only_what_changes_an_archive_has_one_run_at_a_time(read: Read) -> None:
 def test_each_task_of_an_archive_begins_with_a_check_of_the_words_its_run_was_given(read: Read) -> None:
     dags = [found for found in read(TWO).dags.values() if found.dag_id != "holdfast_configuration"]
     tasks: list[Any] = [task for found in dags for task in found.tasks]
-    assert {type(task._pre_execute_hook) for task in tasks} == {KnownFields}
+    assert {type(task._pre_execute_hook) for task in tasks} == {ConfCheck}
 
 
 def test_dags_can_be_stored_by_airflow(read: Read) -> None:
