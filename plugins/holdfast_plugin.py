@@ -12,10 +12,10 @@ from importlib.metadata import PackageNotFoundError, distribution
 
 def _is_registered_by_distribution() -> bool:
     try:
-        found = distribution("holdfast").entry_points
+        entry_points = distribution("holdfast").entry_points
     except PackageNotFoundError:
         return False
-    return any(point.group == "airflow.plugins" for point in found)
+    return any(point.group == "airflow.plugins" for point in entry_points)
 
 
 if not _is_registered_by_distribution():

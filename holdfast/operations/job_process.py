@@ -50,13 +50,6 @@ DRIVER_OPTIONS = "spark.driver.defaultJavaOptions"
 OF_WORKERS = "spark.executorEnv."
 """Prefix of Spark's settings for variables of its workers' environment."""
 
-WORKERS = {
-    # By default glibc returns the memory of each of numpy's arrays at once, and gets it again for the next one.
-    "MALLOC_MMAP_THRESHOLD_": str(8 << 20),
-    "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
-}
-"""Variables of Spark's Python workers, read when a process starts."""
-
 SPARK_CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

@@ -1,7 +1,4 @@
-"""Locks that Airflow tasks acquire in an archive.
-
-A trigger takes over the wait for a lock, and later tasks find the lock again, and look whether it is still held.
-"""
+"""Locks that tasks acquire: deferred while busy, looked up by later tasks."""
 
 from __future__ import annotations
 
@@ -33,10 +30,7 @@ _MODES = {"read": "R", "write": "W"}
 
 
 def check_mode(mode: str) -> None:
-    """Refuse a mode that no lock has.
-
-    :raises UsageError: it is neither `read` nor `write`.
-    """
+    """Refuse a mode that is neither `read` nor `write`."""
     if mode not in _MODES:
         raise UsageError(f"a lock's mode is 'read' or 'write', not {mode!r}")
 
@@ -55,8 +49,7 @@ def acquire_or_defer(
 ) -> tuple[str, Lease]:
     """Acquire a lock, and return the archive's URL and the lease.
 
-    :param deadline: until when to wait for it.
-    :param scope: a `task`'s lock is renewed until it is released; a `run`'s lock is renewed by another task.
+    :param scope: a `task`'s lock is renewed until it is released; a `run`'s by another task.
     :param lease_s: seconds that it lives without being renewed; None for what locks have by default.
     :raises TaskDeferred: another one has it; the operator goes on in `execute_when_free`.
     :raises LockWaitExpired: there is no time left to wait.
@@ -79,10 +72,7 @@ def acquire_or_defer(
 
 
 def is_test() -> bool:
-    """Return whether this task is part of `dag.test()`.
-
-    That runs one task after the other, and its trigger, too.
-    """
+    """Return whether this is `dag.test()`, which runs one task after the other."""
     from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
 
@@ -94,9 +84,6 @@ def acquired_locks(context: Context, operator: BaseOperator, acquire: str) -> li
 
     In a mapped task group, each instance of a task has the lock of its own instance of the group, and no other one's.
     Behind an AcquireLockOperator that is mapped itself, or in a group that the operator is not in, it has all of them.
-
-    :param operator: the one that asks.
-    :param acquire: the task id of the AcquireLockOperator.
     """
     task = context["ti"]
     group = operator.get_closest_mapped_task_group()
@@ -114,10 +101,7 @@ def _is_within(operator: BaseOperator, acquire: str, group: Any) -> bool:
 def check_first(task: Any, acquire: str) -> None:
     """Have a task check its lock before it begins.
 
-    Setups and teardowns are left as they are: they must run even where the lock is lost.
-
-    :param task: an operator, mapped or not.
-    :param acquire: the task id of the AcquireLockOperator.
+    Not setups and teardowns: they must run even where the lock is lost.
     """
     if task.is_setup or task.is_teardown:
         return
@@ -128,22 +112,13 @@ def check_first(task: Any, acquire: str) -> None:
 
 
 class HeldLock:
-    """Hook that fails a task whose lock is not held any more.
-
-    :param acquire: the task id of the AcquireLockOperator.
-    :param then: the hook that the task has had so far.
-    """
+    """Hook that fails a task whose lock is lost, before the task's own hook."""
 
     def __init__(self, acquire: str, then: Callable[[Context], None] | None = None) -> None:
         self.acquire = acquire
         self.then = then
 
     def __call__(self, context: Context) -> None:
-        """Check the lock, and call the task's own hook.
-
-        :raises JobRefused: it is lost, and a retry would not bring it back.
-        :raises JobFailed: the store did not answer.
-        """
         for taken in acquired_locks(context, cast("BaseOperator", context["task"]), self.acquire):
             _must_be_held(taken)
         if self.then is not None:

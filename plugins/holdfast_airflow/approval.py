@@ -24,9 +24,7 @@ _LOSES_DATA = 5
 
 
 def wait_for_approval(work: BaseOperator, operation: ApprovedOperation, approval: ApprovalConfig, about: str) -> None:
-    """Let a task wait for a person, where archives.yaml says so.
-
-    A dry run does not wait.
+    """Let a task wait for a person, where archives.yaml says so, unless it is a dry run.
 
     The wait is a task of its own before the work, so no lock is held meanwhile and no worker slot. A rejection
     skips the work; where no one answers in time the run fails, and nothing was done.
@@ -60,21 +58,15 @@ def wait_for_approval(work: BaseOperator, operation: ApprovedOperation, approval
 
 
 class ApprovedByUser:
-    """Check that a person who may has approved.
+    """Check that one of these users has approved.
 
-    It is for auth managers whose ids are not names, such as FAB's: Airflow passes both on with the answer.
-
-    :param users: names or ids.
+    For auth managers whose ids are not names, such as FAB's: Airflow passes both on with the answer.
     """
 
     def __init__(self, users: Sequence[str]) -> None:
         self.users = users
 
     def __call__(self, context: Context, result: Any) -> None:
-        """Check the answer that Airflow gives the task.
-
-        :raises JobRefused: another person gave it; nothing was done.
-        """
         person = (result or {}).get("responded_by_user") or {}
         if not {person.get("id"), person.get("name")} & set(self.users):
             raise JobRefused(
@@ -86,5 +78,4 @@ class ApprovedByUser:
 
 @task.branch(task_id="choose_approval")
 def _choose(work: str, params: dict[str, Any] | None = None) -> str:
-    """Return the task that comes next: the work itself for a dry run, else the one that asks."""
     return work if (params or {}).get("dry_run") else APPROVE

@@ -7,23 +7,24 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Self
 from zoneinfo import ZoneInfo
 
-from airflow.sdk import DAG, Param, get_parsing_context
+from airflow.sdk import DAG, Param, get_parsing_context, task
 from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowSkipException
 
 from holdfast.common.errors import UsageError
 from holdfast.common.words import nearest
 from holdfast.config.archives_yaml import find_config, read_archives
+from holdfast.operations.archive_context import ArchiveContext
 from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.deadlines import deadline_of
 from holdfast_airflow.exceptions import in_airflow_terms
-from holdfast_airflow.form_fields import FormField
+from holdfast_airflow.forms import FormField
 from holdfast_airflow.notifications.alerts import ArchiveAlerts, notifiers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from airflow.sdk import Context
+    from airflow.sdk import BaseOperator, Context
 
     from holdfast.config.archives_model import ArchiveConfig
     from holdfast.config.archives_yaml import ReadArchives
@@ -54,29 +55,23 @@ class ArchiveDag(DAG):
     """Of the archive, where its tasks have nothing to do before the first backup."""
 
     def __enter__(self) -> Self:
-        """Begin the block of the tasks."""
         self._form = self.params
         self.params = ParamsDict()
         return super().__enter__()
 
     def __exit__(self, *error: object) -> None:
-        """End it."""
         super().__exit__(*error)  # type: ignore[no-untyped-call]
         self.params = self._form
         task: Any  # an operator: none of our DAGs maps its tasks
         for task in self.tasks:
             then = self.skips_before or task._pre_execute_hook
-            task._pre_execute_hook = KnownFields(self.dag_id, self.params, then)
+            task._pre_execute_hook = ConfCheck(self.dag_id, self.params, then)
 
 
-class KnownFields:
-    """Hook that fails a task for unknown words in `conf`.
+class ConfCheck:
+    """Hook that fails a task for unknown words in `conf`, before the task's own hook.
 
     Airflow takes any: a misspelt `dry_run` would be a real restore.
-
-    :param dag_id: of the run.
-    :param fields: names of the form's fields.
-    :param then: the hook that the task has had so far.
     """
 
     def __init__(self, dag_id: str, fields: Iterable[str], then: Callable[[Context], None] | None = None) -> None:
@@ -85,10 +80,6 @@ class KnownFields:
         self.then = then
 
     def __call__(self, context: Context) -> None:
-        """Check the run's `conf`, and call the task's own hook.
-
-        :raises JobRefused: it has another word; a retry would not help.
-        """
         for word in sorted(set(context["dag_run"].conf or {}) - set(self.fields)):
             names = ", ".join(self.fields) or "none"
             with in_airflow_terms():
@@ -104,32 +95,27 @@ class SkipsBeforeBackup:
     """Hook that skips a task before the first backup.
 
     Where this machine has seen one there, the task begins, and fails: the archive is gone.
-
-    :param archive: its name in archives.yaml.
     """
 
     def __init__(self, archive: str) -> None:
         self.archive = archive
 
     def __call__(self, context: Context) -> None:
-        """Look for a commit, by one listing. Where the task is of one source, for a block of that.
-
-        :raises AirflowSkipException: there is none, and none is known.
-        """
+        """Look for a commit, by one listing; for a task of one source, for a block of that."""
         from holdfast.archive import Archive
         from holdfast.archive.format.commits import COMMITS
         from holdfast.archive.format.last_seen import place_of, read_seen
-        from holdfast.storage import open_store
 
         with in_airflow_terms():
             configured = find_archive_or_connection(self.archive)
             task: Any = context["task"]
             place = configured.location(getattr(task, "replica", None))
-            store = open_store(place, configured.key, configured.signs)
+            store = ArchiveContext.resolve(configured, place).open()
             seen = read_seen(place_of(store))
             if (seen is None or not seen.sequence) and not store.first(COMMITS, 2):
-                first = "" if configured.replicas else f" (the DAG setup_{self.archive} makes the first one)"
-                raise AirflowSkipException(f"nothing to do: {store.url} has no backup yet{first}")
+                raise AirflowSkipException(
+                    f"nothing to do: {store.url} has no backup yet (the DAG setup_{self.archive} makes the first one)"
+                )
             source = getattr(task, "source", None)
             if source in configured.sources:  # another name is a mistake, which the task itself reports
                 blocks = Archive.open(store).state.blocks.values()
@@ -138,9 +124,7 @@ class SkipsBeforeBackup:
 
 
 def read_configuration() -> ReadArchives | None:
-    """Read archives.yaml, each archive for itself. None where there is no such file.
-
-    Mistakes in `alerts`, which only Airflow can find, are among those of the result.
+    """Read archives.yaml with the mistakes of each archive, those in `alerts` among them.
 
     :raises UsageError: nothing of the file can be read.
     """
@@ -158,10 +142,9 @@ def read_configuration() -> ReadArchives | None:
 
 
 def configured_archives() -> Mapping[str, ArchiveConfig]:
-    """Return the archives of archives.yaml that have no mistake, by name. None where there is no such file.
+    """Return the archives that have no mistake, by name.
 
-    What is wrong with the others is said once, by the import error of `configuration_mistakes.py`. Where a file is
-    read for one DAG alone, as each task does before it runs, these are the archives that the DAG may be of.
+    Where a file is read for one DAG alone, as each task does before it runs, those that the DAG may be of.
     """
     dag_id = get_parsing_context().dag_id
     archives = all_archives().items()
@@ -169,7 +152,7 @@ def configured_archives() -> Mapping[str, ArchiveConfig]:
 
 
 def all_archives() -> Mapping[str, ArchiveConfig]:
-    """Return the archives of archives.yaml that have no mistake, by name, whichever DAG the file is read for."""
+    """Return the archives that have no mistake, whichever DAG the file is read for."""
     try:
         read = read_configuration()
     except UsageError:
@@ -188,30 +171,24 @@ def has_configuration() -> bool:
 def check_configuration() -> None:
     """Make sure that archives.yaml, if there is one, has no mistake.
 
-    :raises UsageError: it has; with file, line, archive, key and what to write instead, a line for each archive.
+    :raises UsageError: a line for each archive: file, line, key and what to write instead.
     """
     if (read := read_configuration()) is not None and read.mistakes:
         raise UsageError("\n".join(read.mistakes.values()))
 
 
 def archives_at_one_place() -> Mapping[str, ArchiveConfig]:
-    """Return the archives that have a URL, by name.
-
-    Some maintenance is not for replicas.
-    """
+    """Return the archives without replicas, by name."""
     return {name: archive for name, archive in configured_archives().items() if archive.url}
 
 
 def archives_with_replicas() -> Mapping[str, ArchiveConfig]:
-    """Return the archives of archives.yaml that have replicas, by name."""
+    """Return the archives with replicas, by name."""
     return {name: archive for name, archive in configured_archives().items() if archive.replicas}
 
 
-def each_place(archive: ArchiveConfig) -> Mapping[str, str | None]:
-    """Return the replicas of an archive, by the suffix of their tasks' ids.
-
-    An archive without replicas has one entry: "" and None.
-    """
+def replicas_by_suffix(archive: ArchiveConfig) -> Mapping[str, str | None]:
+    """Return an archive's replicas, by the suffix of their tasks' ids; without replicas, None by ""."""
     return {f"_{name}": name for name in archive.replicas} if archive.replicas else {"": None}
 
 
@@ -228,17 +205,16 @@ def archive_dag(
     after_backup: bool = False,
     **settings: Any,
 ) -> DAG:
-    """Make the DAG `<operation>_<name>` of one archive: one run at a time, and those that were missed are not made up.
+    """Make the DAG `<operation>_<name>` of one archive: one run at a time unless `max_active_runs` says otherwise.
 
-    `max_active_runs` lets more runs be at work together. Its tasks have the owner, the pool and the queue that
-    archives.yaml names.
+    Its tasks have the owner, the pool and the queue that archives.yaml names.
 
-    :param doc: what Airflow shows about it. `{name}`, `{place}` and `{schedule}` are filled in, and those of `terms`.
+    :param doc: what Airflow shows about it, with `{name}`, `{place}`, `{schedule}`, and those of `terms`.
     :param tag: beside `holdfast` and the archive's name.
     :param schedule_key: which of the archive's schedules it runs on, and which deadline its runs have.
     :param retry_delay: after which tasks that fail are tried again, twice, where the DAG has a schedule.
     :param after_backup: its tasks are skipped while the archive has no backup.
-    :param settings: more for the DAG, such as `description` and `params`; they win.
+    :param settings: more for the DAG; they win.
     :raises UsageError: one of the archive's `alerts` cannot be made.
     """
     schedule = getattr(archive.schedule, schedule_key) if schedule_key else settings.pop("schedule", None)
@@ -280,10 +256,20 @@ def _task_defaults(name: str, archive: ArchiveConfig) -> dict[str, Any]:
 
 
 def source_param(archive: ArchiveConfig, description: str) -> Param:
-    """Return a form's field that names one source of an archive, or all.
-
-    The archive may hold others, of earlier times, so that a name of one's own may be written where none is known.
-    """
+    """Return a form's field for one source, or all; for any name where none is known."""
     sources = sorted(archive.sources)
     schema = {"enum": [ALL, *sources]} if sources else {"type": "string", "minLength": 1}
     return Param(ALL, **schema, title="Source", description=description)
+
+
+def choose_tasks(tasks: Mapping[str, Sequence[BaseOperator]]) -> None:
+    """Let a run skip the tasks of sources that its form does not ask for."""
+    if len(tasks) > 1:
+        ids = {source: [task.task_id for task in of_source] for source, of_source in tasks.items()}
+        _choose_sources(ids) >> [task for of_source in tasks.values() for task in of_source]
+
+
+@task.branch(task_id="choose_sources")
+def _choose_sources(tasks: Mapping[str, list[str]], params: Mapping[str, str] | None = None) -> list[str]:
+    chosen = (params or {}).get("source", ALL)
+    return [task_id for source, ids in tasks.items() if chosen in (ALL, source) for task_id in ids]

@@ -1,7 +1,4 @@
-"""Conversion of Airflow's connections into the settings of jobs.
-
-The URL of a database has no password, and the Spark connection is checked.
-"""
+"""Airflow's connections as settings of jobs."""
 
 from __future__ import annotations
 
@@ -31,34 +28,11 @@ _POSTGRES_TYPES = frozenset({POSTGRES_TYPE, "postgres", "postgresql", "generic"}
 
 # Parameters of libpq (https://www.postgresql.org/docs/18/libpq-connect.html) that people keep in the
 # extras of a connection; those that are secrets (sslpassword, passfile) are left out on purpose.
-_LIBPQ = frozenset(
-    {
-        "application_name",
-        "channel_binding",
-        "client_encoding",
-        "connect_timeout",
-        "gssencmode",
-        "host",
-        "hostaddr",
-        "keepalives",
-        "keepalives_count",
-        "keepalives_idle",
-        "keepalives_interval",
-        "krbsrvname",
-        "load_balance_hosts",
-        "options",
-        "require_auth",
-        "sslcert",
-        "sslcompression",
-        "sslcrl",
-        "sslkey",
-        "sslmode",
-        "sslnegotiation",
-        "sslrootcert",
-        "ssl_min_protocol_version",
-        "target_session_attrs",
-        "tcp_user_timeout",
-    }
+_LIBPQ = (
+    "application_name channel_binding client_encoding connect_timeout gssencmode host hostaddr keepalives "
+    "keepalives_count keepalives_idle keepalives_interval krbsrvname load_balance_hosts options require_auth "
+    "sslcert sslcompression sslcrl sslkey sslmode sslnegotiation sslrootcert ssl_min_protocol_version "
+    "target_session_attrs tcp_user_timeout"
 )
 
 
@@ -108,13 +82,9 @@ def database_address(conn_id: str) -> Address:
 
 
 def source_address(source: SourceConfig | None, conn_id: str | None = None) -> Address:
-    """Return the address of a source in archives.yaml.
+    """Return the address of a source: that of its connection, else its URL.
 
-    It is that of its connection, else its URL.
-
-    :param source: None where a connection is all there is.
     :param conn_id: a connection in place of the source's own one.
-    :raises UsageError: as `database_address`, or the URL makes no sense.
     """
     conn_id = conn_id or (source.connection if source else None)
     return database_address(conn_id) if conn_id else Address.parse((source and source.url) or "")
@@ -136,13 +106,11 @@ def _url(connection: Connection) -> str:
 
 
 def _libpq_extras(extras: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(value) for name, value in extras.items() if name in _LIBPQ and value not in (None, "")}
+    return {name: str(value) for name, value in extras.items() if name in _LIBPQ.split() and value not in (None, "")}
 
 
 def find_archive_or_connection(archive: str) -> ArchiveConfig:
-    """Return the settings of an archive.
-
-    Its word is a name in archives.yaml, a URL, or the id of a connection of type `holdfast`.
+    """Return the settings of an archive by its name, URL, or connection of type `holdfast`.
 
     :raises UsageError: it is not configured, or there is a mistake in its settings.
     """
@@ -170,7 +138,6 @@ def check_spark_connection(conn_id: str, *, deploy_mode: str | None) -> str:
     environment variables on as visible `--conf` (YARN, Kubernetes) or not at all (standalone).
 
     :param deploy_mode: what the task itself asks for; it goes before what the connection says.
-    :raises UsageError: no such connection, or it means cluster mode, or Kubernetes without the provider for it.
     """
     connection = get_connection(conn_id)
     mode = deploy_mode or connection.extra_dejson.get("deploy-mode") or "client"
@@ -198,10 +165,6 @@ def is_cluster_connection(conn_id: str) -> bool:
 
 
 def _has_kubernetes() -> bool:
-    """Return whether Airflow's provider for Kubernetes is installed.
-
-    Without it the hook of the Spark provider has a NameError.
-    """
     try:
         return find_spec("airflow.providers.cncf.kubernetes") is not None
     except ModuleNotFoundError:  # the package above it is not there

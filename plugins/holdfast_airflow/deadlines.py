@@ -25,14 +25,10 @@ log = line_logger(__name__)
 
 
 def deadline_of(name: str, archive: ArchiveConfig, operation: str) -> DeadlineAlert | None:
-    """Return the deadline of an operation's runs.
-
-    It counts from when a run is queued. None where there is none.
+    """Return the deadline of an operation's runs, from when they are queued; None for none.
 
     What is stored with the DAG names the archive alone: notifiers may have arguments that not every reader of Airflow's
     database should see.
-
-    :param operation: a key of `deadline` in archives.yaml.
     """
     within: str | None = getattr(archive.deadline, operation)
     if within is None:

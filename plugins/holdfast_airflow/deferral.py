@@ -24,21 +24,16 @@ _MARGIN = timedelta(minutes=2)
 
 
 def deadline_in(wait: timedelta) -> datetime:
-    """Return the deadline of a wait that begins now.
-
-    It is wall-clock time: it must hold in other processes, too.
-    """
+    """Return the end of a wait in wall-clock time, which holds in other processes, too."""
     return datetime.now(UTC) + wait
 
 
 def deferred_until_free(
     operator: BaseOperator, trigger: LockFreeTrigger, *, busy: str, deadline: datetime
 ) -> TaskDeferred:
-    """Return the exception that defers the wait for a lock.
+    """Return the exception that defers the wait for a lock, until `execute_when_free`.
 
-    The operator goes on in `execute_when_free`.
-
-    :param busy: who is in the way, in words.
+    :param busy: the holders in words.
     :raises LockWaitExpired: there is no time left to wait.
     """
     remaining = deadline - datetime.now(UTC)

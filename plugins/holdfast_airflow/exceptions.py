@@ -20,9 +20,7 @@ _WORTH_ANOTHER_TRY = frozenset({HoldfastError.exit_code, BusyError.exit_code})
 
 
 class JobFailed(AirflowException):
-    """Failure of a job for a reason that may pass.
-
-    Airflow tries again where the task has retries.
+    """Failure that may pass, so that Airflow tries again where the task has retries.
 
     :param message: one sentence with what to do; put on one line, also where names in it have line breaks.
     :param exit_code: the command's exit code for the same failure.
@@ -34,10 +32,7 @@ class JobFailed(AirflowException):
 
 
 class JobRefused(JobFailed, AirflowFailException):
-    """Failure of a job for a reason that stays: wrong usage, damage, refusal, unknown outcome.
-
-    Airflow does not retry.
-    """
+    """Failure that stays: wrong usage, damage, refusal, unknown outcome. Airflow does not retry."""
 
 
 class MissedObjectives(NamedTuple):
@@ -49,10 +44,7 @@ class MissedObjectives(NamedTuple):
 
 
 class ObjectivesMissed(JobRefused):
-    """Failure because objectives are missed.
-
-    :param missed: at least one.
-    """
+    """Failure because objectives are missed."""
 
     def __init__(self, missed: Sequence[MissedObjectives]) -> None:
         super().__init__("; ".join(objective.sentence for objective in missed), 1)
@@ -71,25 +63,20 @@ def failure(message: str, exit_code: int) -> JobFailed:
 
 @contextmanager
 def in_airflow_terms() -> Iterator[None]:
-    """Turn errors of Holdfast into exceptions of this module.
-
-    Airflow tries again by their type. In a task, the failure is recorded for the page.
-    """
-    try:
-        with _translated():
-            yield
-    except JobFailed as error:
-        leave_note(FAILURE, {"sentence": str(error), "exit_code": error.exit_code})
-        raise
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
+    """Turn errors of Holdfast into those of this module, and note them for the page."""
     try:
         yield
-    except InvalidLockName as error:
-        raise JobRefused(str(error), UsageError.exit_code) from None
-    except StoreDenied as error:
-        raise JobRefused(str(error)) from None
-    except (HoldfastError, LockError, StoreError) as error:
-        raise failure(str(error), exit_code_of(error)) from None
+    except (JobFailed, HoldfastError, LockError, StoreError) as error:
+        failed = _translated(error)
+        leave_note(FAILURE, {"sentence": str(failed), "exit_code": failed.exit_code})
+        if failed is error:
+            raise
+        raise failed from None
+
+
+def _translated(error: Exception) -> JobFailed:
+    if isinstance(error, JobFailed):
+        return error
+    if isinstance(error, InvalidLockName):
+        return JobRefused(str(error), UsageError.exit_code)
+    return JobRefused(str(error)) if isinstance(error, StoreDenied) else failure(str(error), exit_code_of(error))

@@ -21,10 +21,7 @@ RUN = "holdfast_run"
 
 
 def leave_note(key: str, value: Mapping[str, object]) -> None:
-    """Leave a note on the running task. Nothing happens where none runs, or Airflow does not take it.
-
-    A note has no secret: all who may read the task's XComs see it.
-    """
+    """Leave a note on the running task, if one runs. All who may read its XComs see it."""
     try:
         task = get_current_context()["ti"]
     except RuntimeError:  # no task runs, as in a trigger or the test button of a connection

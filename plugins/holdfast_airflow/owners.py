@@ -11,10 +11,7 @@ if TYPE_CHECKING:
 
 
 def owner_of(context: Context, *, scope: Literal["task", "run"]) -> Owner:
-    """Return the running task as the owner of a lock.
-
-    :param scope: `task` for a lock that ends with the task, `run` for one that outlives it.
-    """
+    """Return the running task as the owner of a lock, which ends with it or outlives it."""
     task = context["ti"]
     return Owner(
         scope=scope,
@@ -26,10 +23,7 @@ def owner_of(context: Context, *, scope: Literal["task", "run"]) -> Owner:
 
 
 class TaskSdk:
-    """The Airflow that the present task runs in, asked through its Task SDK.
-
-    :param task: the task instance of the context.
-    """
+    """Scheduler of the task that runs, asked through its Task SDK."""
 
     def __init__(self, task: Any) -> None:
         self._task = task
@@ -50,5 +44,4 @@ class TaskSdk:
 
 
 def _word(state: Any) -> str | None:
-    """Return a state as a word, whether Airflow gave the word or its enumeration."""
     return None if state is None else str(getattr(state, "value", state))

@@ -11,10 +11,31 @@ from airflow.plugins_manager import AirflowPlugin
 from airflow.task.priority_strategy import PriorityWeightStrategy
 
 from holdfast_airflow.page.address import PREFIX, page_address
-from holdfast_airflow.page.lazy import LazyApplication
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, MutableMapping
+
     from airflow.models.taskinstance import TaskInstance
+
+
+class LazyApplication:
+    """ASGI application that is built at its first request, which only the API server gets."""
+
+    def __init__(self) -> None:
+        self._built: Any = None
+
+    async def __call__(
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
+        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+    ) -> None:
+        if self._built is None:
+            from holdfast_airflow.page.application import create_application
+
+            self._built = create_application()
+        await self._built(scope, receive, send)
+
 
 DAG_PROCESSOR = "airflow.dag_processing.manager"
 """Module of the process that forks a child for each DAG file; no other process of Airflow imports it."""
@@ -30,15 +51,11 @@ class FirstOfAll(PriorityWeightStrategy):
     """
 
     def get_weight(self, ti: TaskInstance) -> int:
-        """Return the greatest weight."""
         return 2**31 - 1  # that Airflow's database can hold
 
 
 class HoldfastPlugin(AirflowPlugin):
-    """Entry of Holdfast in Airflow's list of plugins.
-
-    It has the page, in the navigation and as a tab of each DAG, and the weight of tasks that hold locks.
-    """
+    """The page, in the navigation and as a tab of each DAG, and the weight of tasks that hold locks."""
 
     name = "holdfast"
     fastapi_apps: list[Any] = [{"name": "Holdfast", "app": LazyApplication(), "url_prefix": PREFIX}]  # noqa: RUF012
@@ -65,7 +82,7 @@ class HoldfastPlugin(AirflowPlugin):
         """Import what DAG files need, and read archives.yaml, in Airflow's DAG processor.
 
         Its children find both there, one for each DAG file and reading of it. After a change of archives.yaml they read
-        it themselves. Other processes of Airflow load the plugin, too; nothing is done in these.
+        it themselves.
         """
         if DAG_PROCESSOR not in sys.modules:
             return

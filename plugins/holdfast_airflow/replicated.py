@@ -40,7 +40,6 @@ class Replicated:
 def replicated(archive: str) -> Iterator[Replicated]:
     """Open the coordination store of an archive.
 
-    :param archive: a name in archives.yaml, which says `replicas` there, and `store` there or HOLDFAST_STORE.
     :raises UsageError: it has no replicas, or their coordination store is not configured.
     """
     from holdfast.replication.log.store import opened

@@ -22,9 +22,9 @@ _BY_OPERATION: Final = {
 _BY_OPERATOR: Final = {
     "BackupOperator": "backup",
     "DrillOperator": "restore_drill",
-    "RecoverReplicas": "lost_replica_recovery",
+    "RecoverReplicasOperator": "lost_replica_recovery",
     "RestoreOperator": "restore",
-    "SyncReplica": "replica_sync",
+    "SyncReplicaOperator": "replica_sync",
     "TruncateOperator": "truncation",
     "VacuumOperator": "vacuum",
     "VerifyOperator": "archive_verification",
@@ -35,10 +35,7 @@ _BUSY = 3
 
 
 def runbook_for(operation: str, exit_code: int | None) -> str | None:
-    """Return the name of a runbook. None where there is none.
-
-    :param operation: as the DAG's id begins, before the archive's name.
-    """
+    """Return a runbook's name, by a DAG's operation; None where there is none."""
     return "a-lock-is-held" if exit_code == _BUSY else _BY_OPERATION.get(operation)
 
 
@@ -48,7 +45,7 @@ def operation_of_task(task: object) -> str | None:
 
 
 def operation_of(dag_id: str, archive: str | None) -> str:
-    """Return the operation of a DAG that archives.yaml makes. Of another DAG, its id.
+    """Return the operation of a DAG that archives.yaml makes; of another DAG, its id.
 
     :param archive: its name; where the id does not end with it, the operation is the longest that the id can mean.
     """

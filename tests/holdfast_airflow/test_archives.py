@@ -96,10 +96,6 @@ def test_what_a_file_sets_wins() -> None:
     assert dag.start_date is None
 
 
-def test_airflow_shows_the_code_of_the_file_that_makes_the_dag() -> None:
-    assert Path(archive_dag("vacuum", "shop", DAILY, doc="").fileloc) == Path(__file__)
-
-
 def test_a_task_reads_its_own_archive_alone(configuration: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     configuration.write_text("archives: {shop: {url: a}, pet_shop: {url: b}, other: {url: c}}")
     assert set(configured_archives()) == {"shop", "pet_shop", "other"}

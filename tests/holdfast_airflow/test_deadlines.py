@@ -11,7 +11,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from holdfast.config.archives_model import ArchiveConfig
 from holdfast_airflow.archives import archive_dag
-from holdfast_airflow.deadlines import deadline_of, tell_missed
+from holdfast_airflow.deadlines import tell_missed
 
 NOTIFIER = "tests.support.airflow.alerts.FileNotifier"
 TEXT = "{{ dag.dag_id }} {{ ti.task_id }} {{ ti.state }} {{ dag_run.run_id }}: {{ exception }}"
@@ -28,11 +28,6 @@ MISSED = {
     "dag_run": {"dag_id": "changes_shop", "dag_run_id": "scheduled__1", "state": "running"},
     "deadline": {"id": "1"},
 }
-
-
-def test_only_operations_with_a_deadline_have_one() -> None:
-    assert deadline_of("shop", ARCHIVE, "full") is None
-    assert deadline_of("shop", ARCHIVE, "changes") is not None
 
 
 def test_what_airflow_stores_names_the_archive_and_no_argument_of_a_notifier() -> None:

@@ -17,7 +17,7 @@ from holdfast.common.errors import (
     UsageError,
 )
 from holdfast_airflow import exceptions
-from holdfast_airflow.exceptions import JobFailed, JobRefused, failure, in_airflow_terms
+from holdfast_airflow.exceptions import JobFailed, JobRefused, in_airflow_terms
 from locking import InvalidLockName, LockBusy
 from locking.store import StoreDenied, StoreUnavailable
 
@@ -68,9 +68,3 @@ def test_what_is_translated_already_is_noted_and_what_is_not_ours_stays(noted: l
     with in_airflow_terms():
         pass
     assert noted == []
-
-
-@pytest.mark.parametrize("code", range(7))
-def test_the_commands_exit_code_decides_over_a_retry(code: int) -> None:
-    made = failure("why", code)
-    assert (type(made) is JobFailed, made.exit_code) == (code in (1, 3), code)

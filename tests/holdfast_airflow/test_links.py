@@ -6,6 +6,7 @@ import pytest
 
 from holdfast_airflow.links import ArchiveLink, JobLink
 from holdfast_airflow.operators import BackupOperator, ReapLocks, RestoreOperator
+from holdfast_airflow.page.address import page_address
 
 KEY = cast("Any", None)
 
@@ -24,6 +25,7 @@ def test_a_job_links_to_its_archive_and_to_the_record_of_its_run() -> None:
 def test_a_name_cannot_change_the_link() -> None:
     operator = RestoreOperator(task_id="restore", archive="x&run=y#z", target_conn_id="target")
     assert ArchiveLink().get_link(operator, ti_key=KEY) == "/holdfast/?archive=x%26run%3Dy%23z"
+    assert page_address(dag="{DAG_ID}") == "/holdfast/?dag={DAG_ID}"  # which Airflow fills in
 
 
 def test_behind_a_proxy_links_have_airflows_own_path(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,7 @@ from airflow.dag_processing.bundles.local import LocalDagBundle
 
 
 class HoldfastDagBundle(LocalDagBundle):
-    """Bundle of the DAG files of the installed package, for Airflow's setting `dag_bundle_config_list`.
-
-    Nothing is copied, so that an upgrade of the package is one of its DAGs.
-    """
+    """Bundle of the installed package's DAG files, for Airflow's setting `dag_bundle_config_list`."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(path=str(Path(__file__).parent), **kwargs)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from holdfast.operations.requests.verification import VerificationRequest
-from holdfast_airflow.archives import archive_dag, configured_archives, each_place
+from holdfast_airflow.archives import archive_dag, configured_archives, replicas_by_suffix
 from holdfast_airflow.assets import record_of, verifications_of
+from holdfast_airflow.forms import form_of, from_form
 from holdfast_airflow.operators.verify import VerifyOperator
-from holdfast_airflow.requests import form_of, from_form
 
 DOC = """
 Looks whether everything that the commits of the archive **{name}** ({place}) name is there and is what was written.
@@ -36,7 +36,7 @@ for name, archive in configured_archives().items():
             budget=archive.verification.budget,
         ),
     ) as dag:
-        for end, replica in each_place(archive).items():
+        for end, replica in replicas_by_suffix(archive).items():
             VerifyOperator(
                 task_id=f"verify{end}",
                 archive=name,

@@ -9,13 +9,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow.sdk import DAG, Param, task
+from airflow.sdk import DAG, Param
 
 from holdfast.operations.requests.backup import BackupRequest
-from holdfast_airflow.archives import ALL, archive_dag, configured_archives
+from holdfast_airflow.archives import ALL, archive_dag, choose_tasks, configured_archives
 from holdfast_airflow.assets import backups_of, record_of
+from holdfast_airflow.forms import form_of, from_form
 from holdfast_airflow.operators.backup import BackupOperator
-from holdfast_airflow.requests import form_of, from_form
 
 if TYPE_CHECKING:
     from holdfast.config.archives_model import ArchiveConfig
@@ -36,10 +36,6 @@ succeeds updates the asset `holdfast_{name}`, on which other DAGs can be schedul
 
 
 def backup_dag(operation: str, name: str, archive: ArchiveConfig, kind: str) -> DAG:
-    """Make a DAG of one archive.
-
-    :param kind: of the backups it makes by default.
-    """
     sources = sorted(archive.sources)
     with archive_dag(
         operation,
@@ -61,26 +57,20 @@ def backup_dag(operation: str, name: str, archive: ArchiveConfig, kind: str) -> 
             **form_of(BackupRequest, kind=kind),
         },
     ) as dag:
-        backups = [
-            BackupOperator(
-                task_id=f"backup_{source}",
-                archive=name,
-                source=source,
-                **from_form(dag, BackupRequest),
-                outlets=[backups_of(name), backups_of(name, source), record_of(name)],
-            )
+        backups = {
+            source: [
+                BackupOperator(
+                    task_id=f"backup_{source}",
+                    archive=name,
+                    source=source,
+                    **from_form(dag, BackupRequest),
+                    outlets=[backups_of(name), backups_of(name, source), record_of(name)],
+                )
+            ]
             for source in sources
-        ]
-        if len(sources) > 1:
-            choose_sources(sources) >> backups
+        }
+        choose_tasks(backups)
     return dag
-
-
-@task.branch(task_id="choose_sources")
-def choose_sources(sources: list[str], params: dict[str, str] | None = None) -> list[str]:
-    """Return the tasks of the sources that the form asks for."""
-    chosen = (params or {}).get("source", ALL)
-    return [f"backup_{source}" for source in sources if chosen in (ALL, source)]
 
 
 for archive_name, archive_config in configured_archives().items():

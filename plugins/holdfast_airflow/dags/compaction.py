@@ -5,8 +5,8 @@ from __future__ import annotations
 from holdfast.operations.requests.compaction import CompactionRequest
 from holdfast_airflow.archives import ONE_SOURCE, archive_dag, configured_archives, source_param
 from holdfast_airflow.assets import record_of
+from holdfast_airflow.forms import form_of, from_form
 from holdfast_airflow.operators.compact import CompactOperator
-from holdfast_airflow.requests import form_of, from_form
 
 DOC = """
 Joins small blocks of changes in the archive **{name}** ({place}) into few, so that restores read fewer files. Every

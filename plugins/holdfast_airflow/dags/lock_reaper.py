@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast_airflow.archives import archive_dag, configured_archives, each_place
+from holdfast_airflow.archives import archive_dag, configured_archives, replicas_by_suffix
 from holdfast_airflow.operators.reap_locks import INTERVAL, ReapLocksOperator, reaper_interval
 
 DOC = """
@@ -28,5 +28,5 @@ for name, archive in archives.items():
         retry_delay=timedelta(minutes=1),
         dagrun_timeout=INTERVAL,
     ) as dag:
-        for end, replica in each_place(archive).items():
+        for end, replica in replicas_by_suffix(archive).items():
             ReapLocksOperator(task_id=f"reap{end}", archive=name, replica=replica)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from holdfast.operations.requests.trim import TrimRequest
 from holdfast_airflow.archives import archive_dag, archives_with_replicas
+from holdfast_airflow.forms import form_of, from_form
 from holdfast_airflow.operators.trim_log import TrimLogOperator
-from holdfast_airflow.requests import form_of, from_form
 
 DOC = """
 Removes the entries of the update log of the archive **{name}** ({place}) that every active replica has executed. For a

@@ -8,8 +8,8 @@ from holdfast.operations.requests.restore import RestoreRequest
 from holdfast_airflow.approval import wait_for_approval
 from holdfast_airflow.archives import MANY_RUNS, archive_dag, configured_archives
 from holdfast_airflow.assets import record_of, restores_of
+from holdfast_airflow.forms import form_of, from_form
 from holdfast_airflow.operators.restore import RestoreOperator
-from holdfast_airflow.requests import form_of, from_form
 
 DOC = """
 Restores from the archive **{name}** ({place}) into the database of an Airflow connection.

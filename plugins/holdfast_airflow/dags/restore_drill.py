@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from airflow.sdk import Param
 
-from holdfast_airflow.archives import MANY_RUNS, archive_dag, configured_archives, each_place
+from holdfast_airflow.archives import (
+    MANY_RUNS,
+    ONE_SOURCE,
+    archive_dag,
+    choose_tasks,
+    configured_archives,
+    replicas_by_suffix,
+    source_param,
+)
 from holdfast_airflow.assets import drills_of, record_of
 from holdfast_airflow.operators.drill import DrillOperator
 
@@ -30,6 +38,7 @@ for name, archive in configured_archives().items():
         max_active_runs=MANY_RUNS,
         max_active_tasks=1,
         params={
+            "source": source_param(archive, "The source to restore."),
             "at": Param(
                 None,
                 type=["null", "string"],
@@ -38,13 +47,18 @@ for name, archive in configured_archives().items():
             ),
         },
     ) as dag:
-        for source in sorted(archive.sources) or [None]:
-            for end, replica in each_place(archive).items():
+        drills = {
+            source: [
                 DrillOperator(
                     task_id=f"drill_{source}{end}" if source else f"drill{end}",
                     archive=name,
                     replica=replica,
-                    source=source,
+                    source=source or ONE_SOURCE,
                     at=dag.param("at"),
                     outlets=[drills_of(name), record_of(name)],
                 )
+                for end, replica in replicas_by_suffix(archive).items()
+            ]
+            for source in sorted(archive.sources) or [""]
+        }
+        choose_tasks(drills)

@@ -1,4 +1,4 @@
-"""DAGs `setup_<archive>`: from an archives.yaml to the first backups, for each archive in it at one place."""
+"""DAGs `setup_<archive>`: from an archives.yaml to the first backups, for each archive in it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from airflow.sdk import Param, task
 
 from holdfast.common.errors import RefusedError
-from holdfast_airflow.archives import archive_dag, archives_at_one_place
+from holdfast_airflow.archives import archive_dag, configured_archives
 from holdfast_airflow.assets import backups_of, record_of
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.hooks import HoldfastHook
@@ -16,23 +16,17 @@ from locking.one_line import line_logger
 
 DOC = """
 Creates the archive **{name}** ({place}) where it is not there yet, looks whether each of its sources can be backed up,
-and makes the first backup of each. A task that fails says what is missing, and what to do: do that, and clear the task
-or trigger this again. What is done already is not done twice; a source that has backups gets one more.
+and makes the first backup of each. An archive with replicas it does not create: its first task says which commands do.
+A task that fails says what is missing, and what to do: do that, and clear the task or trigger this again. What is done
+already is not done twice; a source that has backups gets one more.
 
 With `admin_connection`, the sources' roles are first given what they lack: the task's log has each statement. The last
 task says which DAGs to unpause: Airflow starts a DAG with a schedule only then.
 """
 
 SCHEDULED = (
-    "backup",
-    "changes",
-    "compaction",
-    "truncation",
-    "vacuum",
-    "archive_verification",
-    "restore_drill",
-    "objectives",
-    "lock_reaper",
+    "backup|changes|compaction|truncation|vacuum|archive_verification|restore_drill|objectives|lock_reaper|"
+    "replica_sync|replica_log_trimming|lost_replica_recovery"
 )
 """Operations whose DAGs may have a schedule."""
 
@@ -75,12 +69,12 @@ def unpause(archive: str) -> None:
         "The first backup is made. Now unpause the DAGs of %s that have a schedule, by their switches or by: "
         "airflow dags unpause --yes --treat-dag-id-as-regex '^((%s)_%s|holdfast_configuration)$'",
         archive,
-        "|".join(SCHEDULED),
+        SCHEDULED,
         archive,
     )
 
 
-for name, configured in archives_at_one_place().items():
+for name, configured in configured_archives().items():
     if not configured.sources:
         continue
     with archive_dag(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from holdfast.operations.requests.truncation import TruncationRequest
 from holdfast_airflow.approval import wait_for_approval
-from holdfast_airflow.archives import ONE_SOURCE, archive_dag, configured_archives, each_place, source_param
+from holdfast_airflow.archives import ONE_SOURCE, archive_dag, configured_archives, replicas_by_suffix, source_param
 from holdfast_airflow.assets import record_of
+from holdfast_airflow.forms import form_of, from_form
 from holdfast_airflow.operators.truncate import TruncateOperator
 from holdfast_airflow.operators.vacuum import VacuumOperator
-from holdfast_airflow.requests import form_of, from_form
 
 DOC = """
 Removes the restore points of the archive **{name}** ({place}) that no rule and no hold keeps; the newest backups always
@@ -46,5 +46,5 @@ for name, archive in configured_archives().items():
         wait_for_approval(truncate, "truncation", archive.approval, ASKED)
         truncate >> [
             VacuumOperator(task_id=f"vacuum{end}", archive=name, replica=replica, only_plan=dag.param("dry_run"))
-            for end, replica in each_place(archive).items()
+            for end, replica in replicas_by_suffix(archive).items()
         ]

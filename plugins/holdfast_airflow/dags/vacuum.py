@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from holdfast.operations.requests.vacuum import VacuumRequest
-from holdfast_airflow.archives import archive_dag, configured_archives, each_place
+from holdfast_airflow.archives import archive_dag, configured_archives, replicas_by_suffix
+from holdfast_airflow.forms import form_of, from_form
 from holdfast_airflow.operators.vacuum import VacuumOperator
-from holdfast_airflow.requests import form_of, from_form
 
 DOC = """
 Deletes the files in the archive **{name}** ({place}) of blocks that were truncated or joined, and what killed backups
@@ -27,7 +27,7 @@ for name, archive in configured_archives().items():
         description=f"Delete files that the archive {name} does not need",
         params=form_of(VacuumRequest, grace=archive.vacuum.grace),
     ) as dag:
-        for end, replica in each_place(archive).items():
+        for end, replica in replicas_by_suffix(archive).items():
             VacuumOperator(
                 task_id=f"vacuum{end}",
                 archive=name,

@@ -10,9 +10,9 @@ from airflow.sdk.bases.decorator import DecoratedOperator, task_decorator_factor
 from airflow.sdk.bases.operator import ExecutorSafeguard
 
 from holdfast_airflow.acquisition import Mode, acquire_or_defer, check_mode
+from holdfast_airflow.arguments import Span, check_spans, span
 from holdfast_airflow.deferral import check_event, deadline_in
 from holdfast_airflow.exceptions import in_airflow_terms
-from holdfast_airflow.spans import Span, check_spans, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +62,6 @@ class LockedPythonOperator(PythonOperator):
         self._lease: Lease | None = None
 
     def execute(self, context: Context) -> Any:
-        """Take the lock, call the function, and give the lock back."""
         with in_airflow_terms():
             _, self._lease = acquire_or_defer(
                 self,
@@ -84,7 +83,6 @@ class LockedPythonOperator(PythonOperator):
         return returned
 
     def execute_when_free(self, context: Context, event: Mapping[str, Any] | None, deadline: str) -> Any:
-        """Go on after waiting for the lock."""
         self._deadline = check_event(event, deadline)
         # Airflow allows `execute` to itself alone, and goes on with this method in its place.
         token = ExecutorSafeguard.tracker.set(self)
@@ -94,14 +92,11 @@ class LockedPythonOperator(PythonOperator):
             ExecutorSafeguard.tracker.reset(token)
 
     def on_kill(self) -> None:
-        """Give the lock back."""
         if self._lease is not None:
             self._lease.release()
 
 
 class _LockedDecoratedOperator(DecoratedOperator, LockedPythonOperator):
-    """The operator of a function with `@task.locked`."""
-
     template_fields: Sequence[str] = LockedPythonOperator.template_fields
     template_fields_renderers: ClassVar[dict[str, str]] = {"templates_dict": "json", "op_args": "py", "op_kwargs": "py"}
 
@@ -127,7 +122,6 @@ def locked(
         @task.locked(archive="shop", resource="warehouse-load")
         def load(): ...
 
-    :param multiple_outputs: as of `@task`.
     :param kwargs: what :class:`LockedPythonOperator` takes, `archive` and `resource` among them.
     """
     return task_decorator_factory(

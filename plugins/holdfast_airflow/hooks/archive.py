@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from airflow.sdk import BaseHook
 
 from holdfast.common.errors import HoldfastError, RefusedError, UsageError
+from holdfast.operations.archive_context import ArchiveContext
 from holdfast_airflow.connections import database_address, find_archive_or_connection, source_address
 from locking.store import StoreError
 
@@ -20,10 +21,7 @@ if TYPE_CHECKING:
 
 
 class HoldfastHook(BaseHook):
-    """An archive: its settings, and its state as it is now.
-
-    :param archive: a name in archives.yaml, a URL, or the id of a connection of type `holdfast`.
-    """
+    """Hook for an archive: a name in archives.yaml, a URL, or a connection of type `holdfast`."""
 
     conn_name_attr: ClassVar[str] = "archive"
     default_conn_name: ClassVar[str] = "holdfast_default"
@@ -36,46 +34,37 @@ class HoldfastHook(BaseHook):
 
     @property
     def config(self) -> ArchiveConfig:
-        """Return the settings of the archive.
-
-        :raises UsageError: it is not configured.
-        """
+        """Return the settings of the archive."""
         return find_archive_or_connection(self.archive)
 
     def get_conn(self) -> Archive:
-        """Open the archive, to read it. Take a lock to change it.
-
-        :raises HoldfastError: there is none, or it is damaged.
-        :raises StoreError: the store cannot be reached.
-        """
+        """Open the archive, to read it. Take a lock to change it."""
         from holdfast.archive import Archive
-        from holdfast.storage import open_store
 
-        config = self.config
-        return Archive.open(open_store(config.location(), config.key, config.signs))
+        return Archive.open(ArchiveContext.resolve(self.config).open())
 
     def create(self, name: str) -> bool:
-        """Create the archive, as `holdfast init` does, and return True. False where it is there.
+        """Create the archive, as `holdfast init` does; return False where it is there.
 
-        :param name: of the new archive.
-        :raises UsageError: it has replicas; or other objects are at its place.
+        :raises UsageError: it is not there and has replicas; or other objects are at its place.
         :raises RefusedError: this machine has seen it there, with a backup.
         """
         from holdfast.archive import Archive
         from holdfast.archive.archive import IDENTITY_KEY
         from holdfast.archive.format.commits import COMMITS
         from holdfast.archive.format.last_seen import place_of, read_seen
-        from holdfast.storage import open_store
 
         config = self.config
-        if config.replicas:
-            raise UsageError(
-                f"{name} has replicas: 'holdfast init' creates the first, 'holdfast replica add' the others"
-            )
-        store = open_store(config.location(), config.key, config.signs)
+        store = ArchiveContext.resolve(config).open()
         if store.first(IDENTITY_KEY, 1) or store.first(COMMITS, 1):
             Archive.open(store)
             return False
+        if config.replicas:
+            members = ", ".join(f"'holdfast replica add {word} {url}'" for word, url in config.replicas.items())
+            raise UsageError(
+                f"{name} has replicas, which this does not create: run 'holdfast init {config.location()} --name "
+                f"{name}', then {members}, and clear this task"
+            )
         seen = read_seen(place_of(store))
         if seen is not None and seen.sequence:
             raise RefusedError(
@@ -86,11 +75,9 @@ class HoldfastHook(BaseHook):
         return True
 
     def check_source(self, source: str | None = None) -> Readiness:
-        """Check whether a backup of a source would work, as `holdfast source check` does; nothing is changed.
+        """Check a source as `holdfast source check` does; nothing is changed.
 
-        With a schedule of changes in archives.yaml, the stream is checked, too: the archive must be there then.
-
-        :raises HoldfastError: the server cannot be reached, or it is not known where it is.
+        With a schedule of changes, the stream is checked, too: the archive must be there then.
         """
         from holdfast.common.units import parse_size
         from holdfast.postgresql.logical.stream import stream_name
@@ -119,14 +106,11 @@ class HoldfastHook(BaseHook):
         )
 
     def set_up_source(self, source: str | None, admin_conn_id: str) -> list[Plan]:
-        """Give a source's role what backups lack, as `holdfast source setup --run` does, and return what was given.
+        """Give a source's role what backups lack, as `holdfast source setup --run` does.
 
-        With a schedule of changes in archives.yaml, that is also what backups of changes need: the archive must be
-        there then. A role that is not there is created, without a password.
+        With a schedule of changes, the archive must be there. A role that is not there is created, without a password.
 
-        :param admin_conn_id: the connection of a user who may give these rights.
         :raises UsageError: the connections are of different servers, or no role is known.
-        :raises HoldfastError: the user may not, or the server cannot be reached.
         """
         from holdfast.postgresql.setup.grants import run
 
@@ -155,7 +139,6 @@ class HoldfastHook(BaseHook):
             yield from plan_reader(admin, [address.database], address.user)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Return whether the archive can be opened, with a summary of it or the error."""
         try:
             state = self.get_conn().state
         except (HoldfastError, StoreError) as error:

@@ -19,8 +19,6 @@ class HoldfastPostgresHook(BaseHook):
     """Hook for a PostgreSQL database, with the session settings of backups and restores.
 
     Connections of type `postgres`, of Airflow's own provider, are taken as well.
-
-    :param postgres_conn_id: the id of the connection.
     """
 
     conn_name_attr: ClassVar[str] = "postgres_conn_id"
@@ -38,16 +36,12 @@ class HoldfastPostgresHook(BaseHook):
         return database_address(self.postgres_conn_id)
 
     def get_conn(self) -> psycopg.Connection[tuple[Any, ...]]:
-        """Open a session, in autocommit mode.
-
-        :raises HoldfastError: one sentence that says what to do.
-        """
+        """Open a session, in autocommit mode."""
         from holdfast.postgresql.connection.session import connect
 
         return connect(self.address)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Return whether the database can be reached, with a summary of it or the error."""
         try:
             with self.get_conn() as session:
                 row = session.execute(

@@ -13,11 +13,9 @@ log = line_logger(__name__)
 
 
 class BetweenTries:
-    """A word that a task keeps for its next try.
+    """Memory of one word for a task's next try.
 
     Nothing is kept where Airflow has no such store, or does not answer: the task's work matters more.
-
-    :param key: what the word is.
     """
 
     def __init__(self, context: Context, key: str) -> None:

@@ -1,7 +1,4 @@
-"""The log of a task that runs a job, without Spark's own lines.
-
-These go into a file beside it.
-"""
+"""Log of a task that runs a job; Spark's own lines go into a file beside it."""
 
 from __future__ import annotations
 
@@ -34,13 +31,7 @@ _LAST_READ_S = 5.0
 
 
 class SparkLines:
-    """A logger for spark-submit's output.
-
-    Spark's own lines go into a file, all others into the task's log.
-
-    :param log: of the task.
-    :param file: for Spark's lines.
-    """
+    """Logger for spark-submit's output: Spark's own lines go into a file."""
 
     def __init__(self, log: Any, file: IO[str]) -> None:
         self._log = log
@@ -70,10 +61,7 @@ class SparkLines:
 
 @contextmanager
 def spark_lines(log: Any, run: str) -> Iterator[SparkLines]:
-    """Yield a logger that writes Spark's own lines to a temporary file.
-
-    The file is removed when the block ends, and stays where it fails. Only this user can read the file.
-    """
+    """Yield a logger with a private file, which stays only where the block fails."""
     handle, name = tempfile.mkstemp(prefix=f"holdfast-{run}-", suffix=".log")
     log.info("Spark's own log: %s on this worker, removed if the job succeeds", name)
     with os.fdopen(handle, "w", buffering=1, errors="replace") as file:
@@ -89,9 +77,7 @@ def progress_logged(
     poll_s: float = POLL_S,
     same_step_s: float = SAME_STEP_S,
 ) -> Iterator[None]:
-    """Log the progress of a job while the block runs.
-
-    Each step is logged once it begins, and a step that goes on now and then.
+    """Log each step of a job while the block runs, and one that goes on now and then.
 
     :param read: returns the newest record of its run; called every `poll_s` seconds.
     :param same_step_s: seconds between two lines on a step that goes on.

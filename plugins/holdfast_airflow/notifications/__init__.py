@@ -5,6 +5,6 @@ Imports what plain modules of `holdfast_airflow` have, and the page's addresses.
 
 from __future__ import annotations
 
-from holdfast_airflow.notifications.holdfast import HoldfastNotifier
+from holdfast_airflow.notifications.message import HoldfastNotifier
 
 __all__ = ["HoldfastNotifier"]

@@ -1,7 +1,5 @@
 """Memory of what the alerts of an archive have said.
 
-A cause is said once, again after hours, and when it is over.
-
 It lies in a Variable of Airflow for each archive, which the tasks of all workers reach, and the DAG processor, which
 reports tasks that were killed. Where it is lost or cannot be read, everything is said once more.
 """
@@ -38,10 +36,7 @@ _Causes = dict[str, list[str]]
 
 
 class News(NamedTuple):
-    """Sentences that an alert has to say.
-
-    Those of `causes` are new or were said long ago; those of `over` are over.
-    """
+    """Sentences to say: of `causes` that are new or were said long ago, and of those that are `over`."""
 
     causes: list[str]
     over: list[str]
@@ -70,10 +65,7 @@ class AlertMemory:
         self._sleep = sleep
 
     def failed(self, task: str, causes: Mapping[str, str]) -> News:
-        """Remember a task's causes, and return what to say.
-
-        :param causes: each with its sentence.
-        """
+        """Remember a task's causes with their sentences, and return what to say."""
         state = self._read()
         before = state.get(task, {})
         mine = self._with_times(causes, state)

@@ -1,7 +1,4 @@
-"""Alerts of an archive: what its tasks report to the notifiers that archives.yaml names, and when.
-
-An alert says that a task has failed for good, once for each cause, again after hours, and when it is over.
-"""
+"""Alerts of an archive: a task has failed for good, once for each cause, and works again."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ VARIABLE: Final = "holdfast_alerts"
 
 
 def notifiers(archives: Iterable[ArchiveConfig]) -> list[BaseNotifier]:
-    """Return the notifiers of archives. Those that several name alike are one.
+    """Return the notifiers of archives, each once.
 
     :raises UsageError: one of them cannot be found, or does not take what it is given.
     """
@@ -63,7 +60,6 @@ class ArchiveAlerts:
 
     :param name: of the archive; "" for archives.yaml as a whole.
     :param archives: whose notifiers are called; the shortest `alert_again` of them counts.
-    :raises UsageError: a notifier cannot be made.
     """
 
     def __init__(self, name: str, archives: Sequence[ArchiveConfig]) -> None:
@@ -102,10 +98,7 @@ class ArchiveAlerts:
             raise
 
     def _causes(self, task: str, context: Context) -> dict[str, str]:
-        """Return what a task has failed by, each with its sentence.
-
-        One sentence about two sources is two causes, unless it names the archive's place.
-        """
+        """One sentence about two sources is two causes, unless it names the archive's place."""
         error = context.get("exception")
         if isinstance(error, ObjectivesMissed):
             return {self._about(objective.source, objective.why): objective.sentence for objective in error.missed}

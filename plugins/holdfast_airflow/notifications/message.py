@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from airflow.configuration import conf
+from airflow.sdk import BaseNotifier
 
 from holdfast.common.errors import sentence
 from holdfast_airflow.exceptions import JobFailed
 from holdfast_airflow.page.address import page_address
 from holdfast_airflow.runbooks import FOLDER, operation_of, operation_of_task, runbook_for
-from locking.one_line import one_line
+from locking.one_line import line_logger, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from airflow.sdk import Context
 
 MISSED: Final = "missed"
 """State of what stands in for a task where a deadline was missed."""
@@ -25,14 +27,10 @@ MISSED: Final = "missed"
 
 @dataclass(frozen=True, kw_only=True)
 class FailureMessage:
-    """Message on a failed task, its end, or a missed deadline.
-
-    Templates call it `holdfast`.
+    """Message on a failed task, its end, or a missed deadline; templates call it `holdfast`.
 
     Each of its texts is on one line, also where names in it have line breaks, and holds no secret of ours.
 
-    :param dag_id: of the run, with `run_id` and `task_id`.
-    :param sentence: what happened, and what to do.
     :param exit_code: the command's exit code for the same failure; None where it is none of Holdfast's.
     :param archive: a name in archives.yaml, or a URL; None where the task names none.
     :param runbook: its address; "" where there is none.
@@ -102,7 +100,6 @@ class FailureMessage:
         return "<br>\n".join(lines)
 
     def __str__(self) -> str:
-        """Return the text."""
         return self.text
 
     def _links(self) -> Iterator[tuple[str, str]]:
@@ -132,3 +129,33 @@ def _page_address(archive: str | None) -> str:
 def _linked(address: str) -> str:
     is_web = urlsplit(address).scheme in ("http", "https")
     return f'<a href="{escape(address)}">{escape(address)}</a>' if is_web else escape(address)
+
+
+log = line_logger(__name__)
+
+
+class HoldfastNotifier(BaseNotifier):
+    """Notifier that gives the notifier of any channel the words on a failure.
+
+    Templates of that one may use `holdfast`: `{{ holdfast.text }}` is all in plain text, `{{ holdfast.html }}` for
+    mails, `{{ holdfast.title }}` a subject; its parts are `sentence`, `exit_code`, `runbook`, `page`, `log`, `archive`,
+    `dag_id`, `run_id` and `task_id`.
+
+        on_failure_callback=HoldfastNotifier(SlackNotifier(text="{{ holdfast.text }}"))
+
+    The notifiers that archives.yaml names have it by themselves.
+
+    :param notifier: of the channel; without one, the text goes to the log.
+    """
+
+    def __init__(self, notifier: BaseNotifier | None = None) -> None:
+        super().__init__()
+        self.notifier = notifier
+
+    def notify(self, context: Context) -> None:
+        message = FailureMessage.of(context)
+        if self.notifier is None:
+            for line in message.text.splitlines():
+                log.error("%s", line)
+        else:
+            self.notifier({**context, "holdfast": message})

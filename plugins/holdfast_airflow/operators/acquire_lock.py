@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from holdfast_airflow.acquisition import Mode, acquire_or_defer, check_mode, is_test
+from holdfast_airflow.arguments import Span, check_spans, span
 from holdfast_airflow.deferral import check_event, deadline_in
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.links import ArchiveLink
-from holdfast_airflow.spans import Span, check_spans, span
 from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from airflow.sdk import Context
 
@@ -50,7 +50,7 @@ class AcquireLockOperator(LogsLines, BaseOperator):
 
     operator_extra_links = (ArchiveLink(),)
 
-    template_fields: Sequence[str] = ("archive", "resource", "purpose", "max_hold", "lock_wait", "lease")
+    template_fields = ("archive", "resource", "purpose", "max_hold", "lock_wait", "lease")
 
     def __init__(
         self,
@@ -78,13 +78,11 @@ class AcquireLockOperator(LogsLines, BaseOperator):
         self._lease: Lease | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Take the lock and return its handle."""
         with in_airflow_terms():
             deadline = deadline_in(span(self.lock_wait))
         return self._attempt(context, deadline)
 
     def execute_when_free(self, context: Context, event: Mapping[str, Any] | None, deadline: str) -> dict[str, Any]:
-        """Go on after waiting for the lock."""
         return self._attempt(context, check_event(event, deadline))
 
     def on_kill(self) -> None:
@@ -111,7 +109,3 @@ class AcquireLockOperator(LogsLines, BaseOperator):
         self.log.info("%s is locked for %s, for %s at most", self.resource, self.mode, max_hold)
         handle = json.loads(self._lease.handle().to_json())
         return {"url": url, "handle": handle, "max_hold_s": max_hold.total_seconds()}
-
-
-AcquireLock = AcquireLockOperator
-"""The earlier name."""

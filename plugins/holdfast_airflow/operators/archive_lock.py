@@ -16,7 +16,7 @@ from holdfast_airflow.operators.release_lock import ReleaseLockOperator
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast_airflow.spans import Span
+    from holdfast_airflow.arguments import Span
 
 LEASE = timedelta(minutes=10)
 """How long a lock outlives its run where it is not given back; the time a worker may take to begin to renew it."""

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import TaskDeferred
 
 from holdfast.common.errors import BusyError, DamagedError
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.operations.sentences import backup_sentence
+from holdfast_airflow.arguments import request_of
 from holdfast_airflow.connections import find_archive_or_connection, source_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
 from holdfast_airflow.operators.job import DatabaseJobOperator
-from holdfast_airflow.requests import request_of
 from holdfast_airflow.triggers.quorum import QuorumTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from airflow.sdk import Context
 
     from holdfast.config.archives_model import ArchiveConfig, SourceConfig
-    from holdfast.operations.requests.base import Request
     from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
 
@@ -45,8 +44,8 @@ class BackupOperator(DatabaseJobOperator):
         as archives.yaml says. (templated)
     """
 
-    request_type: ClassVar[type[Request]] = BackupRequest
-    template_fields: Sequence[str] = (*DatabaseJobOperator.template_fields, "source_conn_id")
+    request_type = BackupRequest
+    template_fields = (*DatabaseJobOperator.template_fields, "source_conn_id")
 
     def __init__(self, *, source_conn_id: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -55,10 +54,7 @@ class BackupOperator(DatabaseJobOperator):
     def execute_decided(
         self, context: Context, event: Mapping[str, Any] | None, summary: dict[str, Any]
     ) -> dict[str, Any]:
-        """Go on after waiting for the quorum. Wait on where the store cannot be asked just now.
-
-        :raises JobFailed: it has failed, or its outcome could not be found out.
-        """
+        """Go on after waiting for the quorum; wait on where the store cannot be asked."""
         answer = event or {}
         if answer.get("state") != "decided":
             raise JobFailed(str(answer.get("message", "the wait for the quorum ended without an answer")))
@@ -82,7 +78,6 @@ class BackupOperator(DatabaseJobOperator):
         )
 
     def _confirm(self, context: Context, summary: dict[str, Any]) -> dict[str, Any]:
-        """Bring the other replicas up to the backup, and return its summary if it counts by that."""
         from holdfast.operations.backup_run import confirm
 
         settings = find_archive_or_connection(self.archive)
@@ -107,7 +102,6 @@ class BackupOperator(DatabaseJobOperator):
         )
 
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
-        """Return the name and the address of the source to back up."""
         name, source = self._configured_source(archive)
         return name, source_address(source, self.source_conn_id)
 
@@ -123,18 +117,14 @@ class BackupOperator(DatabaseJobOperator):
         return made.configured(self._configured_source(archive)[1], archive.quorum, archive.quorum_timeout)
 
     def request(self, archive: ArchiveConfig, source: str | None) -> BackupRequest:
-        """Return the request of the job."""
         # A DAG or archives.yaml names what is backed up: no mistaken address makes a source.
         return self.requested(archive).with_values(source=source, new_source=True)
 
     def sentence(self, summary: Mapping[str, Any]) -> str:
-        """Return a sentence on the added data and the newest restorable time."""
         return backup_sentence(summary)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Check the commit in the archive, and return the summary of the backup.
-
-        All but `gap` is as the job reported it.
+        """Check the commit in the archive; all of the summary but `gap` is as the job reported it.
 
         :raises DamagedError: the commit is there, but not with the block that the job wrote.
         """

@@ -6,7 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.common.units import parse_span
-from holdfast_airflow.asset_events import fill_events
+from holdfast.operations.archive_context import ArchiveContext
+from holdfast_airflow.assets import fill_events
 from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import MissedObjectives, ObjectivesMissed, in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveOperator
@@ -31,10 +32,9 @@ _WITHIN: Final = ("rpo", "drill_within", "verified_within", "key_proved_within")
 
 
 def judging_interval(archive: ArchiveConfig) -> timedelta | None:
-    """Return how often the objectives of an archive's sources are judged. None where there are none.
+    """Return a tenth of the shortest promised time, so that what is missed is reported a tenth late.
 
-    That is a tenth of the shortest time within which something is promised, so that what is missed is reported
-    when it is a tenth late.
+    None where nothing is promised.
     """
     promised = [source.objectives.model_dump(exclude_none=True) for source in archive.sources.values()]
     if not any(promised):
@@ -44,10 +44,7 @@ def judging_interval(archive: ArchiveConfig) -> timedelta | None:
 
 
 def by_reason(missed: Iterable[Objective]) -> list[MissedObjectives]:
-    """Return missed objectives, together where they are missed for one reason.
-
-    The failure of a drill is the reason that the drill's own task gives.
-    """
+    """Return missed objectives by reason; of a failed drill, the one that its own task gives."""
     from holdfast.objectives import NEWEST_DRILL_FAILED
 
     together: dict[tuple[str, str], list[Objective]] = {}
@@ -77,19 +74,14 @@ class CheckObjectivesOperator(ArchiveOperator):
     """
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Judge, and return how each objective stands.
-
-        :raises ObjectivesMissed: one is missed.
-        """
         from holdfast.archive import Archive
         from holdfast.objectives import judge, restorable_ages
-        from holdfast.storage import open_store
 
         with in_airflow_terms():
-            archive = find_archive_or_connection(self.archive)
-            store = open_store(archive.location(), archive.key, archive.signs)
+            archive = ArchiveContext.resolve(find_archive_or_connection(self.archive))
+            store = archive.open()
             opened = Archive.open(store)
-            judged = judge(opened, archive.sources)
+            judged = judge(opened, archive.settings.sources)
             standings = [standing.describe() for standing in judged]
             send_objective_metrics(self.archive, standings)
             for source, age in restorable_ages(opened).items():
@@ -100,7 +92,3 @@ class CheckObjectivesOperator(ArchiveOperator):
             raise ObjectivesMissed(missed)
         fill_events(self.outlets, context, summary={"objectives": standings}, archive=archive, store=store)
         return standings
-
-
-CheckObjectives = CheckObjectivesOperator
-"""The earlier name."""

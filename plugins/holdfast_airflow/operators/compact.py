@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from holdfast.operations.requests.compaction import CompactionRequest
+from holdfast_airflow.arguments import request_of
 from holdfast_airflow.operators.job import SourceJobOperator
-from holdfast_airflow.requests import request_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,15 +28,13 @@ class CompactOperator(SourceJobOperator):
     :param source: only this one's backups; without it, those of all. (templated)
     """
 
-    request_type: ClassVar[type[Request]] = CompactionRequest
+    request_type = CompactionRequest
 
     def request(self, archive: ArchiveConfig, source: str | None) -> Request:
-        """Return the request of the job."""
         made: CompactionRequest = request_of(self, CompactionRequest)
         return made.with_values(source=source).configured(archive.compaction)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the summary of the compaction. The archive has checked each commit itself."""
         summary = {key: result.get(key) for key in ("commit", "blocks_removed", "rows", "bytes", "seconds")}
         made = result.get("consolidated", ())
         return summary | {

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.common.errors import RefusedError, ReportedError, UsageError
 from holdfast.operations.requests.drill import DrillRequest
 from holdfast.operations.requests.restore import RestoreRequest
+from holdfast_airflow.arguments import request_of
 from holdfast_airflow.exceptions import JobFailed
 from holdfast_airflow.jobs.between_tries import BetweenTries
 from holdfast_airflow.operators.job import SourceJobOperator
-from holdfast_airflow.requests import request_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,14 +43,13 @@ class DrillOperator(SourceJobOperator):
     :param source: the source in the archive; not needed where there is only one. (templated)
     """
 
-    request_type: ClassVar[type[Request]] = DrillRequest
+    request_type = DrillRequest
 
     def request(self, archive: ArchiveConfig, source: str | None) -> Request:
         """Return a restore request without a recovery target. The drill chooses it under its locks."""
         return RestoreRequest(source=source)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the job's summary: the restore has compared everything itself."""
         return dict(result)
 
     def _prepare(self, context: Context) -> PreparedJob:
@@ -89,10 +88,7 @@ class DrillOperator(SourceJobOperator):
         return outcome
 
     def _failed_drill(self, prepare: Callable[[str], Drill], tries: BetweenTries) -> Drill | None:
-        """Return the drill of the moment that an earlier try has chosen at random and failed with; else None.
-
-        Another moment might go well, and the failed one would be forgotten.
-        """
+        """Return the drill that an earlier try failed with: another random moment might go well."""
         kept = None if self._drill.at else tries.kept()
         if kept is None:
             return None

@@ -1,7 +1,4 @@
-"""Base classes of the operators that work on an archive.
-
-Of a job, first the locks are acquired, then the job runs, then its result is checked in the archive.
-"""
+"""Base classes of the operators that work on an archive."""
 
 from __future__ import annotations
 
@@ -32,18 +29,16 @@ from holdfast.operations.job_process import (
 )
 from holdfast.operations.outcome import JobEnd, last_words
 from holdfast.operations.run import PreparedJob, check, run_locked
-from holdfast_airflow.asset_events import fill_events
+from holdfast_airflow.arguments import Span, add_arguments, check_spans, request_of, span
+from holdfast_airflow.assets import fill_events
 from holdfast_airflow.connections import check_spark_connection, find_archive_or_connection, is_cluster_connection
 from holdfast_airflow.deferral import check_event, deadline_in, deferred_until_free
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
-from holdfast_airflow.jobs.inline_process import run_inline
 from holdfast_airflow.jobs.log_lines import progress_logged, spark_lines
-from holdfast_airflow.jobs.processes import RUN_VARIABLE, end_processes
+from holdfast_airflow.jobs.processes import RUN_VARIABLE, end_processes, run_inline
 from holdfast_airflow.links import ArchiveLink, JobLink
 from holdfast_airflow.notes import RUN, leave_note
 from holdfast_airflow.owners import owner_of
-from holdfast_airflow.requests import add_arguments, request_of
-from holdfast_airflow.spans import Span, check_spans, span
 from holdfast_airflow.telemetry.lineage import Moved, lineage_of
 from holdfast_airflow.telemetry.metrics import job_metrics
 from locking import LockBusy, LockError
@@ -168,11 +163,9 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         self._moved: Moved | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        """Run the job and return its summary."""
         return self.confirmed(context, self._attempt(context, deadline_in(span(self.lock_wait))))
 
     def execute_when_free(self, context: Context, event: Mapping[str, Any] | None, deadline: str) -> dict[str, Any]:
-        """Go on after waiting for the locks."""
         return self.confirmed(context, self._attempt(context, check_event(event, deadline)))
 
     def on_kill(self) -> None:
@@ -186,7 +179,6 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         release.join(_RELEASE_S)
 
     def place(self, archive: ArchiveConfig) -> str:
-        """Return the URL of the archive or replica."""
         return archive.location(self.replica)
 
     def subject(self, archive: ArchiveConfig) -> tuple[str | None, Address | None]:
@@ -194,9 +186,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         return None, None
 
     def request(self, archive: ArchiveConfig, source: str | None) -> Request:
-        """Return the job's request.
-
-        It has the arguments, and the settings of archives.yaml for those not given.
+        """Return the arguments, with settings of archives.yaml for those not given.
 
         :raises UsageError: an argument makes no sense; it is said before any lock is taken.
         """
@@ -295,7 +285,6 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         return ArchiveContext.resolve(settings, self.place(settings))
 
     def _prepare(self, context: Context) -> PreparedJob:
-        """Resolve and check all settings, before any lock is acquired."""
         settings = find_archive_or_connection(self.archive)
         archive = self.context_of(settings)
         self._conn_id = self.spark_conn_id or settings.spark_connection
@@ -308,7 +297,6 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         return PreparedJob(archive, request, run, source, database, executor, on_cluster=on_cluster)
 
     def _take_locks(self, store: ObjectStore, job: PreparedJob, context: Context, deadline: datetime) -> HeldLocks:
-        """Acquire the locks of the operation. Defer while they are busy."""
         purpose = f"{self.operation} {job.source or ''}".strip()
         try:
             return job.acquire(store, owner_of(context, scope="task"), purpose=purpose, wait=0)
@@ -354,7 +342,6 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         return summary
 
     def sentence(self, summary: Mapping[str, Any]) -> str:
-        """Return a sentence on the job, the log's last line."""
         return f"{self.operation} is done: {', '.join(f'{key} {value}' for key, value in summary.items() if value)}"
 
     def fill_asset_events(
@@ -365,12 +352,11 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
             self.outlets,
             context,
             summary={"source": source, **summary},
-            archive=find_archive_or_connection(self.archive),
+            archive=self.context_of(find_archive_or_connection(self.archive)),
             store=store,
         )
 
     def note_moved(self, database: Address | None, store: ObjectStore, summary: Mapping[str, Any], **more: Any) -> None:
-        """Remember what a job has moved, for its lineage; `more` is as `Moved` has it."""
         self._moved = Moved(self.role, database, store, summary, **more) if database else None
 
     def _run_inline(self, job: PreparedJob, environment: Mapping[str, str]) -> JobEnd:
@@ -419,7 +405,6 @@ class SourceJobOperator(ArchiveJobOperator):
         self.source = source
 
     def subject(self, archive: ArchiveConfig) -> tuple[str | None, Address | None]:
-        """Return the source, if one is named, and no database."""
         return self.source or None, None
 
 
@@ -434,7 +419,6 @@ class DatabaseJobOperator(SourceJobOperator):
         """Return the source's name and the database's address."""
 
     def subject(self, archive: ArchiveConfig) -> tuple[str | None, Address | None]:
-        """Return the source and the database, as `database` does."""
         return self.database(archive)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:

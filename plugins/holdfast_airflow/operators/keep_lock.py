@@ -10,13 +10,13 @@ from airflow.sdk import BaseOperator
 
 from holdfast.common.words import human_span
 from holdfast_airflow.acquisition import FIRST_OF_ALL, acquired_locks, is_test
+from holdfast_airflow.arguments import Span, check_spans, span
 from holdfast_airflow.exceptions import JobFailed, JobRefused, in_airflow_terms
-from holdfast_airflow.spans import Span, check_spans, span
 from holdfast_airflow.triggers.keep import KeepLockTrigger
 from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from airflow.sdk import Context
 
@@ -46,7 +46,7 @@ class KeepLockOperator(LogsLines, BaseOperator):
         next try is not.
     """
 
-    template_fields: Sequence[str] = ("acquire",)
+    template_fields = ("acquire",)
 
     def __init__(self, *, acquire: str, max_idle: Span = MAX_IDLE, **kwargs: Any) -> None:
         kwargs.setdefault("weight_rule", FIRST_OF_ALL)
@@ -63,10 +63,7 @@ class KeepLockOperator(LogsLines, BaseOperator):
         self._hand_over(context, self._taken(context))
 
     def execute_ended(self, context: Context, event: Mapping[str, Any] | None) -> None:
-        """Succeed if the lock was released. Go on where nothing of the run was at work.
-
-        :raises JobFailed: it was lost, or held for too long.
-        """
+        """Succeed if the lock was released. Go on where nothing of the run was at work."""
         answer = event or {}
         state = answer.get("state")
         if state == "idle":
@@ -110,10 +107,6 @@ class KeepLockOperator(LogsLines, BaseOperator):
         return [task.task_id for task in self.dag.tasks if isinstance(task, KeepLockOperator)]
 
     def _go_on(self, context: Context) -> None:
-        """Renew the lock and hand it over again. Return where it was released meanwhile.
-
-        :raises JobRefused: it was not renewed in time.
-        """
         from holdfast.storage import open_store
         from locking import LeaseHandle, LockLost, attach
 
@@ -133,7 +126,3 @@ class KeepLockOperator(LogsLines, BaseOperator):
                 ) from None
         self.log.info("nothing of this run was at work for %s; the lock is still held", human_span(self.max_idle))
         self._hand_over(context, taken)
-
-
-KeepLock = KeepLockOperator
-"""The earlier name."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from holdfast.operations.archive_context import ArchiveContext
 from holdfast.operations.requests.mark import MarkRequest
+from holdfast_airflow.arguments import request_of
 from holdfast_airflow.connections import find_archive_or_connection, source_address
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveOperator
-from holdfast_airflow.requests import request_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
-
-    from holdfast.operations.requests.base import Request
 
 
 class MarkOperator(ArchiveOperator):
@@ -32,15 +28,14 @@ class MarkOperator(ArchiveOperator):
     :param source_conn_id: the Airflow connection to it; without it, what archives.yaml says. (templated)
     """
 
-    request_type: ClassVar[type[Request]] = MarkRequest
-    template_fields: Sequence[str] = (*ArchiveOperator.template_fields, "source_conn_id")
+    request_type = MarkRequest
+    template_fields = (*ArchiveOperator.template_fields, "source_conn_id")
 
     def __init__(self, *, source_conn_id: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.source_conn_id = source_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Set the mark, and return its position and time."""
         from holdfast.operations.marks import mark_source
 
         with in_airflow_terms():

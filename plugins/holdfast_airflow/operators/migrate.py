@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from holdfast.operations.requests.migration import MigrationRequest
 from holdfast_airflow.operators.job import ArchiveJobOperator
@@ -10,7 +10,6 @@ from holdfast_airflow.operators.job import ArchiveJobOperator
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.operations.requests.base import Request
     from holdfast.storage import ObjectStore
 
 NEWEST_FORMAT = 2
@@ -26,8 +25,7 @@ class MigrateOperator(ArchiveJobOperator):
 
     """
 
-    request_type: ClassVar[type[Request]] = MigrationRequest
+    request_type = MigrationRequest
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the archive, its old and new format, and the commits."""
         return {key: result.get(key) for key in ("archive", "from", "format", "commits")}

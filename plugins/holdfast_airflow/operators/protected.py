@@ -1,7 +1,4 @@
-"""Tasks that change a source between two marks.
-
-Both marks can be restored exactly.
-"""
+"""Tasks that change a source between two marks."""
 
 from __future__ import annotations
 

@@ -6,14 +6,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.archive.locks.owner_status import Word
+from holdfast.operations.archive_context import ArchiveContext
 from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveOperator
 from holdfast_airflow.owners import TaskSdk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
 
 
@@ -44,22 +43,20 @@ class ReapLocksOperator(ArchiveOperator):
     :param replica: which of its replicas; without it, the first one in archives.yaml. (templated)
     """
 
-    template_fields: Sequence[str] = (*ArchiveOperator.template_fields, "replica")
+    template_fields = (*ArchiveOperator.template_fields, "replica")
 
     def __init__(self, *, replica: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.replica = replica
 
     def execute(self, context: Context) -> list[dict[str, str]]:
-        """End the abandoned locks and return them."""
-        from holdfast.storage import open_store
         from locking import reap
 
         word = Word(TaskSdk(context["ti"]))
         with in_airflow_terms():
-            ended = reap(
-                open_store(find_archive_or_connection(self.archive).location(self.replica)), finished=word.has_finished
-            )
+            settings = find_archive_or_connection(self.archive)
+            store = ArchiveContext.resolve(settings, settings.location(self.replica)).open()
+            ended = reap(store, finished=word.has_finished)
         for reaped in ended:
             self.log.info("ended: %s: %s", reaped.lock.describe(), reaped.reason)
         return [
@@ -72,7 +69,3 @@ class ReapLocksOperator(ArchiveOperator):
             }
             for reaped in ended
         ]
-
-
-ReapLocks = ReapLocksOperator
-"""The earlier name."""

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import HoldfastError, exit_code_of, sentence
 from holdfast.operations.requests.recovery import RecoveryRequest
+from holdfast_airflow.arguments import Span, check_spans, request_of, span
 from holdfast_airflow.exceptions import failure, in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveOperator
 from holdfast_airflow.replicated import replicated
-from holdfast_airflow.requests import request_of
-from holdfast_airflow.spans import Span, check_spans, span
 from locking import LockError
 from locking.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
 
-    from holdfast.operations.requests.base import Request
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.work.recovery import Recovered
     from holdfast_airflow.replicated import Replicated
@@ -41,8 +37,8 @@ class RecoverReplicasOperator(ArchiveOperator):
     :param lock_wait: how long to wait for other work on a replica, in the worker. (templated)
     """
 
-    request_type: ClassVar[type[Request]] = RecoveryRequest
-    template_fields: Sequence[str] = (*ArchiveOperator.template_fields, "lock_wait")
+    request_type = RecoveryRequest
+    template_fields = (*ArchiveOperator.template_fields, "lock_wait")
 
     def __init__(self, *, lock_wait: Span = timedelta(minutes=10), **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -50,7 +46,6 @@ class RecoverReplicasOperator(ArchiveOperator):
         self.lock_wait = lock_wait
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Recover the lost replicas and return a summary of each."""
         recovered: list[dict[str, Any]] = []
         failed: list[Exception] = []
         with in_airflow_terms(), replicated(self.archive) as archive:
@@ -87,7 +82,3 @@ class RecoverReplicasOperator(ArchiveOperator):
             wait=span(self.lock_wait).total_seconds(),
             places=archive.places,
         )
-
-
-RecoverReplicas = RecoverReplicasOperator
-"""The earlier name."""

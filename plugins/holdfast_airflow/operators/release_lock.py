@@ -12,8 +12,6 @@ from holdfast_airflow.exceptions import in_airflow_terms
 from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
 
 
@@ -27,7 +25,7 @@ class ReleaseLockOperator(LogsLines, BaseOperator):
     :param acquire: the task id of the :class:`AcquireLockOperator`. (templated)
     """
 
-    template_fields: Sequence[str] = ("acquire",)
+    template_fields = ("acquire",)
 
     def __init__(self, *, acquire: str, **kwargs: Any) -> None:
         kwargs.setdefault("weight_rule", FIRST_OF_ALL)
@@ -47,7 +45,3 @@ class ReleaseLockOperator(LogsLines, BaseOperator):
                 handle = LeaseHandle.from_json(json.dumps(taken["handle"]))
                 release_handle(open_store(taken["url"]), handle)
             self.log.info("%s is released", handle.resource)
-
-
-ReleaseLock = ReleaseLockOperator
-"""The earlier name."""

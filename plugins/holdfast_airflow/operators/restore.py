@@ -9,13 +9,13 @@ from holdfast.common.errors import UsageError
 from holdfast.operations.archive_context import ArchiveContext
 from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.operations.sentences import restore_sentence
+from holdfast_airflow.arguments import request_of
 from holdfast_airflow.connections import database_address
 from holdfast_airflow.jobs.between_tries import BetweenTries
 from holdfast_airflow.operators.job import DatabaseJobOperator
-from holdfast_airflow.requests import request_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from airflow.sdk import Context
 
@@ -48,19 +48,16 @@ class RestoreOperator(DatabaseJobOperator):
         `postgres`. (templated)
     """
 
-    request_type: ClassVar[type[Request]] = RestoreRequest
+    request_type = RestoreRequest
     role: ClassVar[Literal["source", "target"]] = "target"
-    template_fields: Sequence[str] = (*DatabaseJobOperator.template_fields, "target_conn_id")
+    template_fields = (*DatabaseJobOperator.template_fields, "target_conn_id")
 
     def __init__(self, *, target_conn_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.target_conn_id = target_conn_id
 
     def place(self, archive: ArchiveConfig) -> str:
-        """Return the URL of the archive, or of the replica to read.
-
-        For sequential consistency without a named replica, this is the first one that can be read so.
-        """
+        """Return where to read: for sequential consistency, the first replica that can be read so."""
         if self.replica is not None or not archive.replicas or self._consistency(archive) == "eventual":
             return super().place(archive)
         from holdfast.replication.work.consistent_read import open_first
@@ -84,7 +81,6 @@ class RestoreOperator(DatabaseJobOperator):
         return source, database_address(self.target_conn_id)
 
     def request(self, archive: ArchiveConfig, source: str | None) -> Request:
-        """Return the request of the job."""
         is_sequential = self._consistency(archive) == "sequential"
         return super().request(archive, source).with_values(consistency="sequential" if is_sequential else None)
 
@@ -95,9 +91,7 @@ class RestoreOperator(DatabaseJobOperator):
         return summary
 
     def _pinned(self, store: ObjectStore, job: PreparedJob, tries: BetweenTries) -> PreparedJob:
-        """Return the job with the newest moment by its number, and that of the try before where there was one.
-
-        Once there is a newer backup, `latest` would mean another restore, which cannot go on with what is in the
+        """Once there is a newer backup, `latest` would mean another restore, which cannot go on with what is in the
         target; and `-10min` would, later on.
         """
         from holdfast.archive import Archive
@@ -121,12 +115,10 @@ class RestoreOperator(DatabaseJobOperator):
         return replace(job, request=request.with_values(at=at))
 
     def note_moved(self, database: Address | None, store: ObjectStore, summary: Mapping[str, Any], **more: Any) -> None:
-        """Remember what was restored, under which names."""
         made: RestoreRequest = request_of(self, RestoreRequest)
         super().note_moved(database, store, summary, tables=made.tables, maps=made.map, **more)
 
     def sentence(self, summary: Mapping[str, Any]) -> str:
-        """Return a sentence on the restored data and its deviations from the source."""
         if "plan" in summary:
             return "nothing was changed: the plan is what this task returns"
         return restore_sentence(summary)

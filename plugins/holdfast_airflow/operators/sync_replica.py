@@ -5,26 +5,25 @@ from __future__ import annotations
 import time
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from holdfast.common.cleanup import cleanup
 from holdfast.common.errors import HoldfastError, sentence
 from holdfast.common.words import is_yes
 from holdfast.config.archives_model import GAP_AFTER
 from holdfast.operations.requests.sync import SyncRequest
+from holdfast_airflow.arguments import Span, span
 from holdfast_airflow.deferral import check_event, deadline_in
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveJobOperator
 from holdfast_airflow.replicated import replicated
-from holdfast_airflow.spans import Span, span
 from holdfast_airflow.telemetry.metrics import job_metrics, send_replica_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from airflow.sdk import Context
 
-    from holdfast.operations.requests.base import Request
     from holdfast.replication.work.replica import Synced
     from holdfast.storage import ObjectStore
     from holdfast_airflow.replicated import Replicated
@@ -51,8 +50,8 @@ class SyncReplicaOperator(ArchiveJobOperator):
     :param lock_wait: how long to wait for other work on the replica: in the worker, or, with `spark`, deferred.
     """
 
-    request_type: ClassVar[type[Request]] = SyncRequest
-    template_fields: Sequence[str] = (*ArchiveJobOperator.template_fields, "spark")
+    request_type = SyncRequest
+    template_fields = (*ArchiveJobOperator.template_fields, "spark")
 
     def __init__(
         self,
@@ -69,15 +68,12 @@ class SyncReplicaOperator(ArchiveJobOperator):
         self.gap_after = gap_after
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        """Sync the replica and return a summary."""
         return self._sync(context, deadline_in(span(self.lock_wait)))
 
     def execute_when_free(self, context: Context, event: Mapping[str, Any] | None, deadline: str) -> dict[str, Any]:
-        """Go on after waiting for the locks."""
         return self._sync(context, check_event(event, deadline))
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the job's result unchanged."""
         return dict(result)
 
     def _sync(self, context: Context, deadline: datetime) -> dict[str, Any]:
@@ -131,7 +127,3 @@ class SyncReplicaOperator(ArchiveJobOperator):
         from holdfast.replication.work.sync import sync_of_result
 
         return sync_of_result(self._under_locks(context, deadline, metrics))
-
-
-SyncReplica = SyncReplicaOperator
-"""The earlier name."""

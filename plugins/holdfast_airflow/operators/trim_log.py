@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from holdfast.operations.requests.trim import TrimRequest
+from holdfast_airflow.arguments import request_of
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveOperator
 from holdfast_airflow.replicated import replicated
-from holdfast_airflow.requests import request_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-    from holdfast.operations.requests.base import Request
 
 
 class TrimLogOperator(ArchiveOperator):
@@ -28,10 +26,9 @@ class TrimLogOperator(ArchiveOperator):
     :param archive: a name in archives.yaml. (templated)
     """
 
-    request_type: ClassVar[type[Request]] = TrimRequest
+    request_type = TrimRequest
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Trim the update log and return a summary."""
         from holdfast.replication.log.trimming import trim
 
         with in_airflow_terms(), replicated(self.archive) as archive:
@@ -53,7 +50,3 @@ class TrimLogOperator(ArchiveOperator):
             "waits_for": list(trimmed.waits_for),
             "not_asked": [replica.describe() for replica in trimmed.not_asked],
         }
-
-
-TrimLog = TrimLogOperator
-"""The earlier name."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from holdfast.operations.requests.truncation import TruncationRequest
+from holdfast_airflow.arguments import request_of
 from holdfast_airflow.operators.job import SourceJobOperator
-from holdfast_airflow.requests import request_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,13 +28,9 @@ class TruncateOperator(SourceJobOperator):
     :param source: only this one's restore points; without it, those of all. (templated)
     """
 
-    request_type: ClassVar[type[Request]] = TruncationRequest
+    request_type = TruncationRequest
 
     def request(self, archive: ArchiveConfig, source: str | None) -> Request:
-        """Return the request of the job.
-
-        :raises UsageError, RefusedError: the rules make no sense, or would keep nothing.
-        """
         from holdfast.operations.plans import rules_of
 
         made: TruncationRequest = request_of(self, TruncationRequest)
@@ -43,6 +39,5 @@ class TruncateOperator(SourceJobOperator):
         return made
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the summary of the truncation, made or planned. The archive has checked its commit itself."""
         keys = ("commit", "keep", "blocks_removed", "bytes", "dry_run", "sources")
         return {key: result.get(key) for key in keys}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import BusyError, HoldfastError
 from holdfast.operations.requests.vacuum import VacuumRequest
@@ -27,14 +27,13 @@ class VacuumOperator(ArchiveJobOperator):
 
     """
 
-    request_type: ClassVar[type[Request]] = VacuumRequest
+    request_type = VacuumRequest
 
     def request(self, archive: ArchiveConfig, source: str | None) -> Request:
-        """Return the request of the job."""
         return super().request(archive, source).filled(grace=archive.vacuum.grace)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the summary of deleted and remaining files.
+        """Return what is deleted and what remains.
 
         :raises HoldfastError: the store failed, or forbade a deletion that no object lock forbids.
         :raises BusyError: readers were in the way of the rest.

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.common.errors import DamagedError, HoldfastError
 from holdfast.operations.requests.verification import VerificationRequest
+from holdfast_airflow.arguments import request_of
 from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.operators.job import ArchiveJobOperator
-from holdfast_airflow.requests import request_of
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.operations.requests.base import Request
     from holdfast.storage import ObjectStore
 
-_TOLD = 3
+_MOST_NAMED = 3
 
 
 class VerifyOperator(ArchiveJobOperator):
@@ -33,11 +33,10 @@ class VerifyOperator(ArchiveJobOperator):
 
     """
 
-    request_type: ClassVar[type[Request]] = VerificationRequest
+    request_type = VerificationRequest
     request_defaults: ClassVar[Mapping[str, Any]] = {"deep": True}
 
     def request(self, archive: ArchiveConfig, source: str | None) -> Request:
-        """Return the request of the job."""
         made: VerificationRequest = request_of(self, VerificationRequest)
         if not made.deep:
             return VerificationRequest(new=True)
@@ -45,12 +44,6 @@ class VerifyOperator(ArchiveJobOperator):
         return made.with_values(new=True).filled(within=section.deep_within, budget=section.budget)
 
     def _give_up_replica(self, store: ObjectStore, damaged: int) -> None:
-        """Report in the coordination store that a replica has to be recovered.
-
-        An error of this report is only logged.
-
-        :param damaged: how many files another replica may have as they were written.
-        """
         from holdfast.archive import Archive
         from holdfast.replication.work.sync import report_damage
 
@@ -67,13 +60,9 @@ class VerifyOperator(ArchiveJobOperator):
             self.log.error("the replica is not marked as lost: %s", error)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the summary of the verified commits and files.
-
-        :raises DamagedError: not everything is what was written.
-        """
         if damage := result.get("damage"):
             if replaceable := sum(bool(cost.get("replaceable")) for cost in result.get("costs", ())):
                 self._give_up_replica(store, replaceable)
-            more = f"; and {len(damage) - _TOLD} more, in the log" if damage[_TOLD:] else ""
-            raise DamagedError(f"damaged or missing: {'; '.join(damage[:_TOLD])}{more}")
+            more = f"; and {len(damage) - _MOST_NAMED} more, in the log" if damage[_MOST_NAMED:] else ""
+            raise DamagedError(f"damaged or missing: {'; '.join(damage[:_MOST_NAMED])}{more}")
         return {key: result.get(key) for key in ("commits", "blocks", "files", "bytes", "deep", "read_since")}

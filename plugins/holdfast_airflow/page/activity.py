@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -53,22 +53,8 @@ class Task:
     exit_code: int | None = None
 
     def describe(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return {
-            "archive": self.archive,
-            "dag_id": self.dag_id,
-            "run_id": self.run_id,
-            "task_id": self.task_id,
-            "map_index": self.map_index,
-            "state": self.state,
-            "try_number": self.try_number,
-            "since": self.since.isoformat() if self.since else None,
-            "ended": self.ended.isoformat() if self.ended else None,
-            "run": self.run,
-            "sentence": self.sentence,
-            "exit_code": self.exit_code,
-            "runbook": self.runbook,
-        }
+        times = {name: at.isoformat() if at else None for name, at in (("since", self.since), ("ended", self.ended))}
+        return {**asdict(self), **times, "runbook": self.runbook}
 
     @property
     def runbook(self) -> str | None:
@@ -97,7 +83,6 @@ class Dag:
         return operation_of(self.dag_id, self.archive)
 
     def describe(self) -> dict[str, Any]:
-        """Return it as JSON."""
         return {
             "dag_id": self.dag_id,
             "operation": self.operation,
@@ -162,12 +147,7 @@ def active_tasks(session: Session, dags: Dags) -> list[Task]:
 
 
 def open_failures(session: Session, dags: Dags) -> list[Task]:
-    """Return failed tasks of DAGs whose newest finished run failed.
-
-    The newest come first. Three queries.
-
-    A run that went well ends the failures before it.
-    """
+    """Return failed tasks of DAGs whose newest finished run failed, the newest first; three queries."""
     run = aliased(DagRun)
     newest = (
         select(run.id)
@@ -226,21 +206,46 @@ def notes_of(session: Session, tasks: Collection[TaskInstance], key: str) -> dic
     return {(dag, run, task, index): value for dag, run, task, index, value in rows if isinstance(value, dict)}
 
 
-def task_key(row: TaskInstance) -> tuple[Any, ...]:
+def task_key(row: TaskInstance) -> tuple[str, str, str, int]:
     """Return the key of a task by which `notes_of` has its note."""
     return row.dag_id, row.run_id, row.task_id, row.map_index
 
 
 def _task(row: TaskInstance, dags: Dags, **more: Any) -> Task:
     return Task(
-        archive=dags.by_id[row.dag_id].archive,
-        dag_id=row.dag_id,
-        run_id=row.run_id,
-        task_id=row.task_id,
-        map_index=row.map_index,
+        dags.by_id[row.dag_id].archive,
+        *task_key(row),
         state=str(row.state),
         try_number=row.try_number,
         since=row.start_date or row.queued_dttm,
         ended=row.end_date if row.state == "failed" else None,
         **more,
     )
+
+
+class DatabaseScheduler:
+    """Scheduler in the sense of `holdfast.archive.locks.owner_status`, asked by Airflow's own tables."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def run_state(self, dag_id: str, run_id: str) -> str | None:
+        """Return the state of a run. None where there is no such run."""
+        state = self._session.scalar(select(DagRun.state).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
+        return str(state) if state else None
+
+    def task_state(self, dag_id: str, run_id: str, task_id: str, map_index: int) -> str | None:
+        """Return the state of a task instance. None where there is no such one."""
+        state = self._session.scalar(
+            select(TaskInstance.state).where(
+                TaskInstance.dag_id == dag_id,
+                TaskInstance.run_id == run_id,
+                TaskInstance.task_id == task_id,
+                TaskInstance.map_index == map_index,
+            )
+        )
+        return str(state) if state else None
+
+    def is_paused(self, dag_id: str) -> bool:
+        """Return whether a DAG is paused. One that is not there is not."""
+        return bool(self._session.scalar(select(DagModel.is_paused).where(DagModel.dag_id == dag_id)))

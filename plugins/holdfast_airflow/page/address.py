@@ -11,9 +11,7 @@ PREFIX = "/holdfast"
 
 
 def page_address(**query: str) -> str:
-    """Return the page's address as a browser needs it.
-
-    Behind a proxy, Airflow may have a path of its own.
+    """Return the page's address as a browser needs it, behind Airflow's own path.
 
     :param query: such as `archive`, and `run` of a job in it. Braces stay as they are: Airflow fills them in.
     """

@@ -1,7 +1,4 @@
-"""Routes that change an archive: each needs a header of the page's own, and leaves a trace in two places.
-
-The archive itself records who has done it and why; so does Airflow's audit log, before it is tried.
-"""
+"""Routes that change an archive, each traced in the archive and in Airflow's audit log."""
 
 from __future__ import annotations
 
@@ -77,7 +74,6 @@ async def release_hold(
 
 
 def _audit(archive: str, user: str, event: str, words: str) -> None:
-    """Write to Airflow's audit log. A database that is busy, as SQLite is while others write, is asked again."""
     for attempt in run_with_db_retries():
         with attempt, create_session() as session:
             session.add(Log(event=event, owner=user, dag_id=rights.dag_of(archive), extra=words))

@@ -1,7 +1,4 @@
-"""Looks at stores within a time limit.
-
-A store that hangs must not stop the API server.
-"""
+"""Looks at stores within a time limit: one that hangs must not stop the API server."""
 
 from __future__ import annotations
 
@@ -26,9 +23,7 @@ class LookTimedOutError(Exception):
 
 
 class Looks:
-    """Looks at stores, each in a thread of its own.
-
-    An exit of the process does not wait for them.
+    """Looks at stores, each in a thread that an exit of the process does not wait for.
 
     :param limit_s: seconds for each.
     :param most: how many may be under way at a time.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.archive import Archive, locks
 from holdfast.archive.format.document import iso
@@ -17,14 +18,18 @@ from holdfast.archive.history.target_resolution import resolve
 from holdfast.archive.locks.break_lock import break_lock, read_breaks
 from holdfast.archive.locks.lock_report import explain
 from holdfast.archive.locks.owner_status import nobodys_state
+from holdfast.archive.maintenance.compaction import check_format
 from holdfast.archive.maintenance.hold_requests import add_hold, remove_hold
+from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.common.lsn import show_position
 from holdfast.drill.history import drills_of
+from holdfast.operations.archive_context import ArchiveContext
+from holdfast.operations.plans import planned_compaction, planned_truncation
+from holdfast.operations.requests.compaction import CompactionRequest
+from holdfast.operations.requests.truncation import TruncationRequest
 from holdfast.replication.work.replica_backup import opened_for_backup
 from holdfast.status import record_of
-from holdfast.storage import open_store
 from holdfast.storage.url import open_url
-from holdfast_airflow.page.plans import plan
 from holdfast_airflow.page.recent_runs import with_blocks
 from holdfast_airflow.page.remembered_store import RememberedStore
 from locking import Owner, inspect
@@ -36,7 +41,6 @@ if TYPE_CHECKING:
     from holdfast.archive.format.state import State
     from holdfast.archive.locks.owner_status import OwnerState
     from holdfast.config.archives_model import ArchiveConfig
-    from holdfast_airflow.page.plans import PlannedOperation
 
 _GROWTH = 60
 """Days, or equal spans of a longer time, that growth is given for."""
@@ -52,7 +56,6 @@ class OpenedArchive:
         self.config = config
         self._lock = threading.Lock()
         self._archive: Archive | None = None
-        self._remembered: RememberedStore | None = None
         self._lines: dict[str, RestorableLine] = {}
 
     def refreshed(self) -> Archive:
@@ -68,11 +71,13 @@ class OpenedArchive:
                 self._lines = {}
             return self._archive
 
-    @property
+    @cached_property
+    def _context(self) -> ArchiveContext:
+        return ArchiveContext.resolve(self.config)
+
+    @cached_property
     def _store(self) -> RememberedStore:
-        if self._remembered is None:
-            self._remembered = RememberedStore(open_url(self.config.location()), self.config.key, self.config.signs)
-        return self._remembered
+        return RememberedStore(open_url(self._context.url), *self._context.keys)
 
     def now(self, state_of: Callable[[Owner], OwnerState] = nobodys_state) -> dict[str, Any]:
         """Return the record as of now, locks, breaks, holds, drills (the newest first) and growth.
@@ -93,10 +98,7 @@ class OpenedArchive:
         }
 
     def backups(self, backups: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
-        """Return the newest backups of each source, also those that Airflow does not know; no request after a look.
-
-        :param backups: by source, those of Airflow's tasks.
-        """
+        """Add to the backups of Airflow's tasks, by source, those of others; no request."""
         return with_blocks(backups, (self._archive or self.refreshed()).state)
 
     def progress(self, runs: Collection[str]) -> dict[str, dict[str, Any] | None]:
@@ -110,7 +112,6 @@ class OpenedArchive:
         """Return a source's restorable-time line between two times, with the present time as `now`.
 
         :param commits: as many are enough; an archive that was read up to there is not asked for more.
-        :raises UsageError: there are no backups of it.
         """
         archive = self._archive
         if archive is None or commits is None or archive.state.sequence < commits:
@@ -120,10 +121,7 @@ class OpenedArchive:
         return {**line.view(start, end, parts=parts), "now": iso(datetime.now(UTC))}
 
     def moment(self, source: str, at: str) -> dict[str, Any]:
-        """Return the recovery target of an expression, as for `--at`.
-
-        :raises HoldfastError: it cannot be restored; the nearest ones are named.
-        """
+        """Return the recovery target of an expression, as for `--at`."""
         archive = self.refreshed()
         point = resolve(archive.state, archive.store, only_source(archive.state, source, at), at)
         return {
@@ -135,18 +133,18 @@ class OpenedArchive:
 
     def plan(self, operation: PlannedOperation) -> dict[str, Any]:
         """Return what an operation would do now, by the settings of archives.yaml."""
-        return plan(operation, self.refreshed(), self.config)
+        return plan(operation, self.refreshed(), self._context)
 
     def break_lock(self, txn: str, *, reason: str, user: str) -> dict[str, Any]:
         """Break one lock. The record in the archive names the user."""
-        store = open_store(self.config.location(), self.config.key, self.config.signs)
+        store = self._context.open()
         _, record = break_lock(store, txn, reason=reason, user=user)
         self._store.forget()
         return dict(record.result or {})
 
     def hold(self, source: str, at: str, *, reason: str, user: str) -> dict[str, Any]:
         """Hold a restore point. The hold names the user as its owner."""
-        store = open_store(self.config.location(), self.config.key, self.config.signs)
+        store = self._context.open()
         with locks.acquire(store, "hold", owner=Owner(user=user), purpose="hold add", wait=0) as held:
             archive = opened_for_backup(store, check=held.check)
             made, _ = add_hold(archive, source, at, reason=reason, owner=user, check=held.check)
@@ -154,7 +152,7 @@ class OpenedArchive:
 
     def release(self, hold: str, *, reason: str, user: str) -> dict[str, Any]:
         """Take a hold back; the commit's reason names the user."""
-        store = open_store(self.config.location(), self.config.key, self.config.signs)
+        store = self._context.open()
         with locks.acquire(store, "hold", owner=Owner(user=user), purpose="hold remove", wait=0) as held:
             archive = opened_for_backup(store, check=held.check)
             taken, _ = remove_hold(archive, hold, reason=f"{reason} ({user})", check=held.check)
@@ -194,3 +192,47 @@ def _progress(record: RunRecord | None) -> dict[str, Any] | None:
         "result": record.result,
         "error": record.error.message if record.error else "",
     }
+
+
+PlannedOperation = Literal["compaction", "truncation"]
+
+MOST = 200
+"""Entries of a list that are sent; of a longer one the newest, and how many more there are."""
+
+
+def plan(operation: PlannedOperation, archive: Archive, context: ArchiveContext) -> dict[str, Any]:
+    """Return an operation's plan, as `--dry-run --json` has it; of restore points, only the runs.
+
+    Requests: one, and a few of the coordination store where the archive has replicas.
+    """
+    return _compaction(archive, context) if operation == "compaction" else _truncation(archive, context)
+
+
+def _compaction(archive: Archive, context: ArchiveContext) -> dict[str, Any]:
+    check_format(archive)
+    request = CompactionRequest().configured(context.settings.compaction)
+    planned = planned_compaction(archive, request, coordination=context.coordination)
+    groups = planned["joined"]
+    return {
+        **planned,
+        **_newest("joined", sorted(groups, key=lambda group: str(group["to"]))),
+        "blocks": sum(group["blocks"] for group in groups),
+        "bytes_before": sum(group["bytes_before"] for group in groups),
+    }
+
+
+def _truncation(archive: Archive, context: ArchiveContext) -> dict[str, Any]:
+    request = TruncationRequest(keep=tuple(context.settings.keep.rules()), dry_run=True)
+    planned = planned_truncation(archive, request, coordination=context.coordination)
+    lists = ("restorable_before", "restorable_after")
+    sources = []
+    for source in planned.sources:
+        summary = {**source.summary(), **_newest("runs", source.runs())}
+        for name in lists:
+            summary |= _newest(name, summary[name])
+        sources.append(summary)
+    return {"dry_run": True, "keep": str(parse_rules(request.keep)), **planned.summary(), "sources": sources}
+
+
+def _newest(name: str, entries: Sequence[Any]) -> dict[str, Any]:
+    return {name: list(entries[-MOST:]), f"{name}_left_out": max(0, len(entries) - MOST)}

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from airflow.models.asset import AssetEvent, AssetModel
 from airflow.models.pool import Pool
 from sqlalchemy import select
+from sqlalchemy.orm import aliased
 
+from holdfast_airflow.assets import RECORD, SCHEME
 from holdfast_airflow.page.activity import active_tasks, dags_of, open_failures
 from holdfast_airflow.page.recent_runs import recent_backups, recent_days
-from holdfast_airflow.page.records import KeptRecord, newest_records, recorded_archives
 from holdfast_airflow.page.verdicts import NO_RECORD, judge_source, reasons_of_archive, shared_reasons, without_record
 
 if TYPE_CHECKING:
@@ -21,16 +23,77 @@ if TYPE_CHECKING:
 
     from holdfast.config.archives_model import ArchiveConfig
     from holdfast_airflow.page.activity import Dag, Dags, Task
-    from holdfast_airflow.page.configuration import KnownArchives
+    from holdfast_airflow.page.page import PageConfiguration
     from holdfast_airflow.page.verdicts import SourceVerdict
+
+_LOOKED_BACK = 20
+"""Events that are looked through where the newest has no record, since its task could not make one."""
+
+
+@dataclass(frozen=True)
+class KeptRecord:
+    """A record as a task has kept it, and when Airflow took it.
+
+    :param content: `holdfast.status.record_of`, and `replication` where the archive has replicas.
+    """
+
+    at: datetime
+    content: Mapping[str, Any]
+
+
+def recorded_archives(session: Session) -> dict[str, int]:
+    """Return the archives that have a record asset, with the ids of these assets."""
+    rows = session.execute(select(AssetModel.uri, AssetModel.id).where(AssetModel.uri.like(f"{SCHEME}://%/{RECORD}")))
+    return {uri.removeprefix(f"{SCHEME}://").removesuffix(f"/{RECORD}"): identity for uri, identity in rows}
+
+
+def newest_records(session: Session, assets: Mapping[str, int]) -> dict[str, KeptRecord]:
+    """Return the newest record of each archive; a query, and one for each newest event without one."""
+    names = {identity: name for name, identity in assets.items()}
+    event = aliased(AssetEvent)
+    newest = (
+        select(event.id)
+        .where(event.asset_id == AssetModel.id)
+        .order_by(event.timestamp.desc())
+        .limit(1)
+        .correlate(AssetModel)
+        .scalar_subquery()
+    )
+    rows = session.execute(
+        select(AssetEvent.asset_id, AssetEvent.timestamp, AssetEvent.extra)
+        .join(AssetModel, AssetEvent.id == newest)
+        .where(AssetModel.id.in_(names))
+    )
+    events = {names[asset]: KeptRecord(at, content or {}) for asset, at, content in rows}
+    records = {name: event for name, event in events.items() if _is_record(event.content)}
+    return records | _older(session, {assets[name]: name for name in events.keys() - records.keys()})
+
+
+def _older(session: Session, assets: Mapping[int, str]) -> dict[str, KeptRecord]:
+    records = {}
+    for identity, name in assets.items():
+        rows = session.execute(
+            select(AssetEvent.timestamp, AssetEvent.extra)
+            .where(AssetEvent.asset_id == identity)
+            .order_by(AssetEvent.timestamp.desc())
+            .limit(_LOOKED_BACK)
+        )
+        kept = next((KeptRecord(at, content) for at, content in rows if _is_record(content or {})), None)
+        if kept:
+            records[name] = kept
+    return records
+
+
+def _is_record(content: Collection[str]) -> bool:
+    """Return whether an event has a record. One by hand, or of a task that could not reach the archive, has none."""
+    return "sources" in content and "archive" in content
+
 
 _WORST = {"not ready": 0, "unknown": 1, "ready": 2}
 
 
 @dataclass(frozen=True)
 class _Looked:
-    """What Airflow's database has about some archives."""
-
     records: Mapping[str, KeptRecord]
     dags: Dags
     active: Sequence[Task]
@@ -38,13 +101,13 @@ class _Looked:
     pools: Collection[str]
 
 
-def known_archives(session: Session, configuration: KnownArchives) -> set[str]:
+def shown_archives(session: Session, configuration: PageConfiguration) -> set[str]:
     """Return the archives of archives.yaml, and those that tasks have recorded."""
     return {*configuration.archives, *configuration.mistakes, *recorded_archives(session)}
 
 
 def overview(
-    session: Session, configuration: KnownArchives, archives: Collection[str], now: datetime
+    session: Session, configuration: PageConfiguration, archives: Collection[str], now: datetime
 ) -> list[dict[str, Any]]:
     """Return an entry of the list for each archive, those first that need a person; a fixed number of queries."""
     seen = _look(session, archives)
@@ -52,7 +115,7 @@ def overview(
     return sorted(entries, key=lambda entry: (_WORST[entry["state"]], entry["archive"]))
 
 
-def detail(session: Session, configuration: KnownArchives, archive: str, now: datetime) -> dict[str, Any]:
+def detail(session: Session, configuration: PageConfiguration, archive: str, now: datetime) -> dict[str, Any]:
     """Return an archive's entry, record, tasks, DAGs and recent runs."""
     seen = _look(session, [archive])
     record = seen.records.get(archive)
@@ -71,14 +134,9 @@ def detail(session: Session, configuration: KnownArchives, archive: str, now: da
 
 
 def entry_by(
-    session: Session, configuration: KnownArchives, archive: str, content: Mapping[str, Any], now: datetime
+    session: Session, configuration: PageConfiguration, archive: str, content: Mapping[str, Any], now: datetime
 ) -> dict[str, Any]:
-    """Return the entry of one archive, judged by a record that was made now.
-
-    It knows a drill or a verification outside of the archive's own DAGs, of which no task has recorded anything.
-
-    :param content: as `holdfast.status.record_of` makes it.
-    """
+    """Return an archive's entry by a record of now, which knows what no task has recorded."""
     seen = _look(session, [archive])
     kept = seen.records.get(archive)
     record = KeptRecord(now, {**content, "replication": kept.content.get("replication") if kept else None})
@@ -105,7 +163,7 @@ def _look(session: Session, archives: Collection[str]) -> _Looked:
     return _Looked(records, dags, active_tasks(session, dags), open_failures(session, dags), pools)
 
 
-def _entry(name: str, configuration: KnownArchives, seen: _Looked, now: datetime) -> dict[str, Any]:
+def _entry(name: str, configuration: PageConfiguration, seen: _Looked, now: datetime) -> dict[str, Any]:
     config = configuration.archives.get(name)
     record = seen.records.get(name)
     failures = [task for task in seen.failures if task.archive == name]
@@ -147,7 +205,6 @@ def _entry(name: str, configuration: KnownArchives, seen: _Looked, now: datetime
 
 
 def _missing(config: ArchiveConfig | None, record: KeptRecord | None, verdicts: Sequence[SourceVerdict]) -> list[str]:
-    """Return what an archive of archives.yaml lacks that has no backup at all, one sentence each."""
     if config is None or any(verdict.facts.get("restorable_to") for verdict in verdicts):
         return []
     reasons = [] if record else ["No task has recorded anything of it: it may not have been created yet."]
@@ -157,13 +214,11 @@ def _missing(config: ArchiveConfig | None, record: KeptRecord | None, verdicts: 
 
 
 def _next(dags: Sequence[Dag]) -> str | None:
-    """Return when the next scheduled backup begins. None where none will."""
     times = [dag.next for dag in dags if dag.next and dag.operation in ("backup", "changes")]
     return min(times).isoformat() if times else None
 
 
 def _without_pool(config: ArchiveConfig | None, pools: Collection[str]) -> str:
-    """Return what is wrong where an archive's pool does not exist: only Airflow's database knows."""
     if config is None or config.pool is None or config.pool in pools:
         return ""
     return f"Airflow has no pool '{config.pool}', so no task of this archive starts: make it under Admin > Pools"

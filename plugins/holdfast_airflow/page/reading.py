@@ -14,13 +14,12 @@ from fastapi import APIRouter, Query
 from holdfast.archive.locks.owner_status import Word
 from holdfast.common.errors import UsageError
 from holdfast_airflow.page import rights
-from holdfast_airflow.page.activity import dags_of
-from holdfast_airflow.page.overview import archive_of, detail, entry_by, known_archives, overview
+from holdfast_airflow.page.activity import DatabaseScheduler, dags_of
+from holdfast_airflow.page.opened import PlannedOperation  # noqa: TC001 - FastAPI reads it at run time
+from holdfast_airflow.page.overview import archive_of, detail, entry_by, overview, shown_archives
 from holdfast_airflow.page.page import PageDep, SourceName  # noqa: TC001 - FastAPI reads them at run time
-from holdfast_airflow.page.plans import PlannedOperation  # noqa: TC001 - FastAPI reads it at run time
 from holdfast_airflow.page.recent_runs import recent_backups
 from holdfast_airflow.page.rights import Readable  # noqa: TC001 - FastAPI reads it at run time
-from holdfast_airflow.page.scheduler import DatabaseScheduler
 
 MOST_RUNS = 20
 
@@ -36,7 +35,7 @@ def list_archives(
     With `dag`, `of_dag` is the one of them that this DAG belongs to.
     """
     configuration = page.configurations.current()
-    shown = rights.readable(known_archives(session, configuration), user)
+    shown = rights.readable(shown_archives(session, configuration), user)
     now = datetime.now(UTC)
     return {
         "now": now.isoformat(),

@@ -39,10 +39,7 @@ _RESULT: Final = "return_value"
 def recent_days(
     session: Session, dags: Iterable[Dag], sources: Collection[str], now: datetime
 ) -> dict[str, list[dict[str, Any]]]:
-    """Count good and failed backups and drills of 30 days.
-
-    Days are those of UTC, the oldest first: `day`, `good` and `failed`. One query.
-    """
+    """Count each source's `good` and `failed` backups and drills of 30 days in UTC; one query."""
     ended = func.date(TaskInstance.end_date)
     rows = session.execute(
         select(TaskInstance.task_id, ended, TaskInstance.state, func.count())
@@ -69,11 +66,9 @@ def recent_days(
 def recent_backups(
     session: Session, dags: Iterable[Dag], sources: Collection[str], now: datetime
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return the newest backups of each source that Airflow has made, also those that failed or are at work.
+    """Return the newest backups of each source that Airflow has made, failed ones too; four queries.
 
-    Each has `state` (Airflow's word), `ended` (when; of one at work when it began), `seconds`, `kind`, `rows`, `bytes`,
-    `commit`, `sentence` (why it failed), `run` of its job, and `task`, to link to. What is not known is None. Four
-    queries.
+    `ended` is when one at work began. What is not known is None.
     """
     newest = (
         func.row_number()
@@ -113,10 +108,7 @@ def recent_backups(
 
 
 def with_blocks(backups: Mapping[str, Sequence[Mapping[str, Any]]], state: State) -> dict[str, list[dict[str, Any]]]:
-    """Return the backups of each source with those that Airflow has no task of: by a command, or of earlier times.
-
-    :param backups: as `recent_backups` returns them.
-    """
+    """Add to the backups of Airflow's tasks those by a command, or of earlier times."""
     by_source = defaultdict[str, list["Placed"]](list)
     for placed in state.blocks.values():
         if not placed.head.parts and placed.head.after is None:  # those were made of what was here

@@ -28,12 +28,7 @@ _AT_ONCE: Final = 2
 
 
 class RememberedStore(SignedStore):
-    """Store that lists seldom and reads each document once.
-
-    It lists records of drills, breaks and verifications in turns.
-
-    :param inner, key, signing: as for `SignedStore`.
-    """
+    """Store that reads each document once, and lists drills, breaks and verifications in turns."""
 
     def __init__(self, inner: ObjectStore, key: str | None = None, signing: Signing | None = None) -> None:
         super().__init__(inner, key, signing)
@@ -43,10 +38,7 @@ class RememberedStore(SignedStore):
         self._now: datetime | None = None
 
     def begin_look(self) -> None:
-        """Let the next look list what was listed longest ago.
-
-        It takes four listings at most.
-        """
+        """Let the next look list what was listed longest ago: four listings at most."""
         with self._remembering:
             # Where listings are not in key order, that of locks is made twice.
             for prefix in list(self._listings)[: _AT_ONCE if self.listing_is_ordered else _AT_ONCE - 1]:

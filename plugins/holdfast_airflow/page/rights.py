@@ -46,29 +46,20 @@ def sees_import_errors(user: GetUserDep) -> bool:
 
 
 def may_read(archive: ArchiveName, user: GetUserDep) -> str:
-    """Return the archive's name if the user may see it.
-
-    :raises HTTPException: 403.
-    """
+    """Return the archive's name if the user may see it; else 403."""
     return _allowed(archive, get_auth_manager().is_authorized_dag(method="GET", details=_details(archive), user=user))
 
 
 def may_change(
     archive: ArchiveName, user: GetUserDep, asked: Annotated[str | None, Header(alias=HEADER)] = None
 ) -> str:
-    """Return the archive's name if the user may change it and the request is no foreign page's.
-
-    :raises HTTPException: 403.
-    """
+    """Return the archive's name if the user may change it by the page itself; else 403."""
     edits = get_auth_manager().is_authorized_dag(method="PUT", details=_details(archive), user=user)
     return _allowed(archive, edits and asked is not None)
 
 
 def may_break(archive: Annotated[str, Depends(may_change)], user: GetUserDep) -> str:
-    """Return the archive's name if the user may break its locks.
-
-    :raises HTTPException: 403.
-    """
+    """Return the archive's name if the user may break its locks; else 403."""
     return _allowed(archive, get_auth_manager().is_authorized_connection(method="PUT", user=user))
 
 

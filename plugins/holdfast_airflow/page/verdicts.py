@@ -30,7 +30,6 @@ class SourceVerdict:
     :param state: `ready` where all its objectives are kept and nothing speaks against it; `unknown` without a record,
         or without objectives.
     :param reasons: why it is not ready, one sentence each; what is wrong with the whole archive is not among them.
-    :param objectives: how each stands.
     """
 
     source: str
@@ -44,7 +43,6 @@ class SourceVerdict:
         return replace(self, reasons=tuple(why for why in self.reasons if why not in reasons))
 
     def describe(self) -> dict[str, Any]:
-        """Return it as JSON."""
         return {
             "source": self.source,
             "state": self.state,
@@ -66,8 +64,6 @@ def judge_source(
 
     :param described: of the record, as `holdfast.status.record_of` makes it.
     :param objectives: as archives.yaml has them now; None for those of the record.
-    :param failures: open failures of the archive's tasks.
-    :param sources: names of all sources of the archive.
     """
     name = described["source"]
     facts = Facts.from_described(described["facts"])
@@ -100,12 +96,7 @@ def without_record(source: str, failures: Iterable[Task], sources: Collection[st
 def reasons_of_archive(
     failures: Iterable[Task], sources: Collection[str], replication: Mapping[str, Any] | None
 ) -> list[str]:
-    """Return sentences on what is wrong with a whole archive.
-
-    What several sources have alike counts as such.
-
-    :param replication: state of the archive's replicas, where it has some.
-    """
+    """Return what is wrong with a whole archive, or with several of its sources alike."""
     alike = _alike(failures, sources)
     return [*(_failed(tasks) for about, tasks in alike if about == ""), *_replicas(replication)]
 
@@ -132,7 +123,7 @@ def _failures_of(source: str, failures: Iterable[Task], sources: Collection[str]
 
 
 def _alike(failures: Iterable[Task], sources: Collection[str]) -> Iterator[tuple[str, list[Task]]]:
-    """Yield the tasks that failed alike, with the only source that they are about; "" where it is not one.
+    """Yield the tasks that failed alike, with the only source that they are about, or "".
 
     Objectives are judged here anyway, and a failed restore says nothing of what can be restored.
     """

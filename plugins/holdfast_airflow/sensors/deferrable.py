@@ -36,7 +36,6 @@ class DeferrableSensor(LogsLines, BaseSensorOperator):
         self.deferrable = deferrable
 
     def execute(self, context: Context) -> Any:
-        """Wait; return what the sensor returns."""
         if not self.deferrable:
             return super().execute(context)
         if result := self.poke(context):
@@ -55,10 +54,6 @@ class DeferrableSensor(LogsLines, BaseSensorOperator):
         )
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Return what was waited for.
-
-        :raises JobFailed: the look in the triggerer failed.
-        """
         if event["state"] == "failed":
             raise failure(str(event["message"]), int(event["exit_code"]))
         return event["value"]

@@ -12,8 +12,6 @@ from holdfast_airflow.replicated import replicated
 from holdfast_airflow.sensors.deferrable import DeferrableSensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
 
 
@@ -29,7 +27,7 @@ class ReplicaCaughtUpSensor(DeferrableSensor):
         (templated)
     """
 
-    template_fields: Sequence[str] = ("archive", "replica", "within")
+    template_fields = ("archive", "replica", "within")
 
     def __init__(self, *, archive: str, replica: str, within: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -38,10 +36,6 @@ class ReplicaCaughtUpSensor(DeferrableSensor):
         self.within = within
 
     def poke(self, context: Context) -> bool:
-        """Return whether the replica has caught up.
-
-        :raises JobRefused: it is lost, or there is none of this name.
-        """
         from holdfast.replication.log.status import status
 
         with in_airflow_terms(), replicated(self.archive) as asked:

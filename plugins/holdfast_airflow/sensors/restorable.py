@@ -13,8 +13,6 @@ from holdfast_airflow.hooks.archive import HoldfastHook
 from holdfast_airflow.sensors.deferrable import DeferrableSensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
 
 
@@ -29,7 +27,7 @@ class RestorableSensor(DeferrableSensor):
     :param source: the source in the archive; not needed where there is only one. (templated)
     """
 
-    template_fields: Sequence[str] = ("archive", "until", "source")
+    template_fields = ("archive", "until", "source")
 
     def __init__(self, *, archive: str, until: str | datetime, source: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -38,10 +36,6 @@ class RestorableSensor(DeferrableSensor):
         self.source = source
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Return whether the time can be restored now.
-
-        :raises JobRefused: it lies in a gap, or is no time.
-        """
         from holdfast.archive.format.document import iso
         from holdfast.archive.history.coverage import covered_ranges
         from holdfast.archive.history.restore_points import only_source, source_names

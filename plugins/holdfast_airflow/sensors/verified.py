@@ -9,8 +9,6 @@ from holdfast_airflow.hooks.archive import HoldfastHook
 from holdfast_airflow.sensors.deferrable import DeferrableSensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
 
 
@@ -26,7 +24,7 @@ class VerifiedSensor(DeferrableSensor):
     :param source: the source in the archive; not needed where there is only one. (templated)
     """
 
-    template_fields: Sequence[str] = ("archive", "within", "source")
+    template_fields = ("archive", "within", "source")
 
     def __init__(self, *, archive: str, within: str, source: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -35,7 +33,6 @@ class VerifiedSensor(DeferrableSensor):
         self.source = source
 
     def poke(self, context: Context) -> bool:
-        """Return whether all files are verified now."""
         from holdfast.archive.history.restore_points import only_source
         from holdfast.objectives import judge_verification
 

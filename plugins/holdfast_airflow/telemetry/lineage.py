@@ -8,23 +8,23 @@ password.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from holdfast.common.errors import HoldfastError, sentence
 from holdfast.config.archives_yaml import find_archive
-from holdfast_airflow.telemetry.moved_tables import MovedTable, tables_read, tables_written
 from locking.one_line import line_logger
 from locking.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Asset
     from openlineage.client.event_v2 import Dataset
     from openlineage.client.facet_v2 import DatasetFacet, OutputDatasetFacet, RunFacet
 
+    from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
 
@@ -39,8 +39,6 @@ class Moved:
     """What a job has moved.
 
     :param role: of the database: the source of a backup, or the target of a restore.
-    :param store: of the archive, or of the replica.
-    :param summary: as the operator returns it.
     :param source: whose database, in the archive; None: its only one.
     :param tables: globs of what a restore was to bring; none: all.
     :param maps: other names of that, as `--map` takes them.
@@ -56,10 +54,7 @@ class Moved:
 
 
 def lineage_of(moved: Moved) -> OperatorLineage[Dataset, RunFacet]:
-    """Return the lineage of a job. Nothing was moved by a dry run.
-
-    The database as a whole comes first, then its tables. Where the archive does not have these, they are left out.
-    """
+    """Return the lineage of a job: the database, then its tables where the archive has them."""
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.event_v2 import InputDataset, OutputDataset
     from openlineage.client.facet_v2 import dataset_version_dataset, output_statistics_output_dataset
@@ -89,10 +84,7 @@ def lineage_of(moved: Moved) -> OperatorLineage[Dataset, RunFacet]:
 
 
 def dataset_of(asset: Asset, _: object) -> Dataset | None:
-    """Return the archive that an asset is about. None where archives.yaml does not know it.
-
-    Airflow's OpenLineage provider calls it by the scheme of the asset's address.
-    """
+    """Return an asset's archive, for Airflow's OpenLineage provider; None where it is unknown."""
     from openlineage.client.event_v2 import Dataset
 
     try:
@@ -134,3 +126,74 @@ def archive_name(url: str) -> tuple[str, str]:
     if parts.scheme in ("", "file"):
         return "file", parts.path
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}", parts.path.strip("/") or "/"
+
+
+MOST_TABLES: Final = 200
+"""Tables of one job that are named, at most: an event of lineage is one message."""
+
+MOST_COLUMNS: Final = 5_000
+"""Columns of one job that are named, at most; tables behind these have a name and no columns."""
+
+
+@dataclass(frozen=True)
+class MovedTable:
+    """One table.
+
+    :param name: `schema.table`, in the database.
+    :param columns: name and declared type of each, in their order; empty where they are unknown.
+    """
+
+    name: str
+    columns: tuple[tuple[str, str], ...] = ()
+
+
+def tables_read(store: ObjectStore, summary: Mapping[str, Any]) -> list[MovedTable]:
+    """Return the first tables by name that a backup read."""
+    from holdfast.archive import Archive
+    from holdfast.archive.files.data_files import read_file
+    from holdfast.postgresql.catalog.catalog import Catalog
+
+    placed = Archive.open(store).state.blocks.get(str(summary.get("block")))
+    if placed is None:  # nothing had changed, or it was joined with others meanwhile
+        return []
+    block = placed.block
+    catalog = Catalog.from_bytes(read_file(store, block.catalog), block.catalog.path)
+    by_id = {str(table.oid): table for table in catalog.tables}
+    return _named({record.label: by_id.get(record.id) for record in block.tables})
+
+
+def tables_written(
+    store: ObjectStore, summary: Mapping[str, Any], *, source: str | None, chosen: Iterable[str], maps: Iterable[str]
+) -> list[MovedTable]:
+    """Return the first tables by name that a restore wrote."""
+    from holdfast.archive import Archive
+    from holdfast.archive.history.restore_points import only_source
+    from holdfast.point_in_time.schema_choice import resolve
+    from holdfast.point_in_time.target_contents import catalog_of
+    from holdfast.postgresql.restore.plan.name_maps import NameMaps
+
+    state = Archive.open(store).state
+    moment = resolve(state, store, only_source(state, source), f"commit:{summary['commit']}")
+    catalog = catalog_of(store, moment)
+    renamed = NameMaps.parse(maps).with_partitions(catalog.tables)
+    left_out = {*summary.get("not_restored", ()), *summary.get("skipped_existing", ())}
+    tables = catalog.matching(list(chosen))
+    return _named(
+        {
+            ".".join(renamed.of_table(table.table_schema, table.name)): table
+            for table in tables
+            if table.label not in left_out
+        }
+    )
+
+
+def _named(tables: Mapping[str, Table | None]) -> list[MovedTable]:
+    return list(_bounded(sorted(tables.items(), key=lambda item: item[0])[:MOST_TABLES]))
+
+
+def _bounded(tables: Iterable[tuple[str, Table | None]]) -> Iterator[MovedTable]:
+    remaining = MOST_COLUMNS
+    for name, table in tables:
+        columns = tuple((column.name, column.type) for column in table.columns) if table else ()
+        remaining -= len(columns)
+        yield MovedTable(name, columns if remaining >= 0 else ())

@@ -1,7 +1,4 @@
-"""Metrics of tasks, sent as Airflow sends its own.
-
-Airflow sends to StatsD, Datadog or OpenTelemetry.
-"""
+"""Metrics of tasks, sent as Airflow sends its own."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import re
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk.exceptions import TaskDeferred
 
@@ -17,7 +14,7 @@ from holdfast_airflow.exceptions import JobFailed
 from locking.one_line import line_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 log = line_logger(__name__)
 
@@ -33,7 +30,6 @@ class JobMetrics:
     """Metrics of one job.
 
     :param source: the source in the archive, or `all`.
-    :param summary: counts of the job, as its run record has them.
     :param began: `time.monotonic()` when its locks were acquired.
     """
 
@@ -44,15 +40,12 @@ class JobMetrics:
     def begin(self, lock_wait_s: float, archive: str, operation: str) -> None:
         """Send how long the job has waited for its locks."""
         self.began = time.monotonic()
-        _timing("job.lock_wait", lock_wait_s, archive=archive, operation=operation, source=self.source)
+        _send("timing", "job.lock_wait", lock_wait_s * 1000, archive=archive, operation=operation, source=self.source)
 
 
 @contextmanager
 def job_metrics(archive: str, operation: str) -> Iterator[JobMetrics]:
-    """Send how a job ended, its duration, rows and bytes.
-
-    A job that defers has not ended.
-    """
+    """Send how a job ended, its duration, rows and bytes; one that defers has not ended."""
     metrics = JobMetrics()
     exit_word = "failed"
     try:
@@ -70,55 +63,46 @@ def job_metrics(archive: str, operation: str) -> Iterator[JobMetrics]:
 
 
 def _send_job(metrics: JobMetrics, exit_word: str, **about: str) -> None:
-    _count("jobs", 1, **about, exit=exit_word)
+    _send("incr", "jobs", 1, **about, exit=exit_word)
     if metrics.began is not None:
-        _timing("job.duration", time.monotonic() - metrics.began, **about)
+        _send("timing", "job.duration", (time.monotonic() - metrics.began) * 1000, **about)
     for key in ("rows", "bytes"):
         if isinstance(many := metrics.summary.get(key), int):
-            _count(f"job.{key}", many, **about)
+            _send("incr", f"job.{key}", many, **about)
 
 
 def send_replica_metrics(archive: str, replicas: Iterable[Mapping[str, Any]]) -> None:
     """Send how far replicas are behind their log, as `replica status --json` has it."""
     for replica in replicas:
         for key in ("entries_behind", "bytes_behind", "seconds_behind"):
-            _gauge(f"replica.{key}", replica[key], archive=archive, replica=replica["name"])
+            _send("gauge", f"replica.{key}", replica[key], archive=archive, replica=replica["name"])
 
 
 def send_objective_metrics(archive: str, objectives: Iterable[Mapping[str, Any]]) -> None:
     """Send whether each objective is missed: 1, or 0."""
     for objective in objectives:
         missed = 0 if objective["is_met"] else 1
-        _gauge("objective.missed", missed, archive=archive, source=objective["source"], objective=objective["name"])
+        _send(
+            "gauge",
+            "objective.missed",
+            missed,
+            archive=archive,
+            source=objective["source"],
+            objective=objective["name"],
+        )
 
 
 def send_restorable_metric(archive: str, source: str, age_s: float) -> None:
     """Send the age of a source's newest restorable moment."""
-    _gauge("source.restorable_age", age_s, archive=archive, source=source)
+    _send("gauge", "source.restorable_age", age_s, archive=archive, source=source)
 
 
-def _count(name: str, many: int, **tags: str) -> None:
-    from airflow.sdk.observability import stats
-
-    _send(stats.incr, name, many, tags)
-
-
-def _gauge(name: str, value: float, **tags: str) -> None:
-    from airflow.sdk.observability import stats
-
-    _send(stats.gauge, name, value, tags)
-
-
-def _timing(name: str, seconds: float, **tags: str) -> None:
-    from airflow.sdk.observability import stats
-
-    _send(stats.timing, name, seconds * 1000, tags)
-
-
-def _send(send: Callable[..., None], name: str, value: float, tags: Mapping[str, str]) -> None:
+def _send(kind: Literal["incr", "gauge", "timing"], name: str, value: float, **tags: str) -> None:
     """Send a metric with its tags, and once more with them in its name where Airflow does so with its own."""
     from airflow.sdk.configuration import conf
+    from airflow.sdk.observability import stats
 
+    send = getattr(stats, kind)
     plain = {key: _plain(tag) for key, tag in tags.items()}
     try:
         send(f"holdfast.{name}", value, tags=plain)

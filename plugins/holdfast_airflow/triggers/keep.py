@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from holdfast.common.errors import HoldfastError
-from holdfast_airflow.triggers.idleness import RunIdleness
 from holdfast_airflow.triggers.pauses import SettledTrigger, next_pause
 from locking.errors import LockError, LockLost, LockStateUnknown
+from locking.one_line import line_logger
 from locking.store import StoreDenied, StoreError
 
 if TYPE_CHECKING:
@@ -26,18 +26,14 @@ _RENEWALS = 3
 
 
 class KeepLockTrigger(SettledTrigger):
-    """Trigger that renews a lock.
+    """Trigger that renews a lock until it was released, lost, held too long, or the run is idle.
 
-    It fires when the lock was released, when it was lost, when it was held for too long, or when nothing of the run was
-    at work for long. Nothing is renewed once the trigger is gone, be it with its task, with its run or with the
-    triggerer: then the lock ends with its lease.
+    Nothing is renewed once the trigger is gone, be it with its task, with its run or with the triggerer: then the lock
+    ends with its lease.
 
-    :param url: where the lock is.
     :param handle: the lock, in JSON; holds no secret.
     :param max_hold_s: seconds, by the store's clock, after which it is over: it is not renewed to live longer.
-    :param poll_s: seconds between two looks, at most.
     :param max_idle_s: seconds without anything of the run at work, after which it fires; None: it does not ask.
-    :param dag_id: of the run, with `run_id`.
     :param keepers: ids of the DAG's tasks that keep locks, which are no work.
     """
 
@@ -88,10 +84,7 @@ class KeepLockTrigger(SettledTrigger):
         return attach(open_store(self.url), handle)
 
     def _turn(self, lease: AttachedLease) -> dict[str, str]:
-        """Check the lock once and renew it when due. Return its end as an event, or nothing.
-
-        After the last renewal the lock is held to the end of its lease.
-        """
+        """Check the lock once and renew it when due. Return its end as an event, or nothing."""
         try:
             if time.monotonic() < self._renew_at:
                 lease.check()
@@ -114,10 +107,7 @@ class KeepLockTrigger(SettledTrigger):
         return {}
 
     def _until_next(self, age: float) -> float:
-        """Return the seconds to the next renewal: the last one lets the lock end at its `max_hold`, and not later.
-
-        :param age: seconds since the lock was asked for.
-        """
+        """Return the seconds to the next renewal: the last one lets the lock end at its `max_hold`."""
         # A look comes up to `poll_s` later.
         until_last = self.max_hold_s - self._lease_s - self.poll_s - age
         interval = self._lease_s / _RENEWALS
@@ -125,3 +115,54 @@ class KeepLockTrigger(SettledTrigger):
 
     def _is_idle(self) -> bool:
         return self.max_idle_s is not None and self._idleness.look() >= self.max_idle_s
+
+
+log = line_logger(__name__)
+
+AT_WORK: Final = (
+    "scheduled",
+    "queued",
+    "running",
+    "restarting",
+    "deferred",
+    "up_for_reschedule",
+    "awaiting_input",
+)
+"""States of tasks that run, are about to, or wait for what may run elsewhere (airflow.utils.state, 3.3).
+
+A task that is scheduled waits for a slot: a busy Airflow is no idle run.
+"""
+
+
+class RunIdleness:
+    """Lookup of how long a run has been idle; tasks that keep locks do not count."""
+
+    def __init__(self, *, dag_id: str, run_id: str, keepers: Sequence[str]) -> None:
+        self._dag_id = dag_id
+        self._run_id = run_id
+        self._keepers = list(keepers)
+        self._since: float | None = None
+
+    def look(self) -> float:
+        """Ask Airflow, and return the seconds of idleness."""
+        now = time.monotonic()
+        if self._is_at_work():
+            self._since = None
+            return 0.0
+        if self._since is None:
+            self._since = now
+        return now - self._since
+
+    def _is_at_work(self) -> bool:
+        try:
+            return self._count() > self._count(self._keepers)
+        except Exception as error:  # noqa: BLE001 - without an answer, the run counts as being at work
+            log.warning("Airflow could not be asked what is at work of run %s: %s", self._run_id, error)
+            return True
+
+    def _count(self, tasks: list[str] | None = None) -> int:
+        from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+        return RuntimeTaskInstance.get_ti_count(
+            self._dag_id, task_ids=tasks, run_ids=[self._run_id], states=list(AT_WORK)
+        )

@@ -1,7 +1,4 @@
-"""Triggers that wait until a lock is free.
-
-A trigger takes no lock: the task does, when it is back.
-"""
+"""Triggers that wait until a lock is free, and take none."""
 
 from __future__ import annotations
 
@@ -32,12 +29,9 @@ _random = random.SystemRandom()
 
 
 class LockFreeTrigger(SettledTrigger):
-    """Trigger that waits until a lock is free.
+    """Trigger that fires when a lock is free, time is up, or that cannot be found out.
 
-    It fires then, when time is up, or when that cannot be found out.
-
-    :param url: where the archive is.
-    :param deadline: ISO 8601 with offset; the event then says who is still in the way.
+    :param deadline: ISO 8601 with offset; the event then names the holders.
     :param poll_s: seconds between two looks, at most, on average; each pause is 0.5 to 1.5 times what it would be, so
         that tasks waiting for one lock do not all come at once.
     """
@@ -55,10 +49,7 @@ class LockFreeTrigger(SettledTrigger):
         """Return the locks that are in the way now. Called in a thread."""
 
     async def wait(self) -> dict[str, str]:
-        """Check the lock and pause in turns; return the end.
-
-        A line is logged when the holder changes, else now and then.
-        """
+        """Check the lock and pause in turns; log when the holder changes, else now and then."""
         before, logged, began = "", -_SAME_HOLDER_S, time.monotonic()
         while True:
             holders = ""
@@ -86,11 +77,7 @@ class LockFreeTrigger(SettledTrigger):
 
 
 class PlanFreeTrigger(LockFreeTrigger):
-    """Trigger that waits for all locks of an operation of an archive.
-
-    :param operation: as in the table of locks, such as `backup`.
-    :param sources: the sources it writes to.
-    """
+    """Trigger that waits for all locks of an operation, as in the table of locks."""
 
     stored: ClassVar[tuple[str, ...]] = (*LockFreeTrigger.stored, "operation", "sources")
 
@@ -100,18 +87,13 @@ class PlanFreeTrigger(LockFreeTrigger):
         self.sources = list(sources)
 
     def blockers(self, store: ObjectStore) -> Sequence[LockInfo]:
-        """Return the locks that are in the way of the operation."""
         from holdfast.archive import locks
 
         return locks.blockers(store, self.operation, sources=self.sources)
 
 
 class ResourceFreeTrigger(LockFreeTrigger):
-    """Trigger that waits for one resource.
-
-    :param resource: its name.
-    :param mode: `R` to share it, `W` to have it alone.
-    """
+    """Trigger that waits for one resource, to share it (`R`) or to have it alone (`W`)."""
 
     stored: ClassVar[tuple[str, ...]] = (*LockFreeTrigger.stored, "resource", "mode")
 
@@ -121,7 +103,6 @@ class ResourceFreeTrigger(LockFreeTrigger):
         self.mode = mode
 
     def blockers(self, store: ObjectStore) -> Sequence[LockInfo]:
-        """Return the locks that are in the way of the resource."""
         from locking import blockers
 
         return blockers(store, self.resource, mode="W" if self.mode == "W" else "R")

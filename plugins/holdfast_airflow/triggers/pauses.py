@@ -20,12 +20,9 @@ _SHARE: Final = 4
 
 
 def next_pause(waited_s: float, longest_s: float) -> float:
-    """Return the seconds until the next look.
+    """Return the seconds until the next look: a quarter of those waited so far.
 
-    They are a quarter of the time that was waited so far: what ends soon is noticed soon, and a long wait costs few
-    looks.
-
-    :param longest_s: they are no more than that, also where that is less than a second.
+    What ends soon is noticed soon, and a long wait costs few looks.
     """
     return min(longest_s, max(SHORTEST_S, waited_s / _SHARE))
 
@@ -44,7 +41,6 @@ class SettledTrigger(LogsLines, BaseTrigger):
     stored: ClassVar[tuple[str, ...]] = ()
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the arguments of this trigger."""
         kind = type(self)
         return f"{kind.__module__}.{kind.__qualname__}", {name: getattr(self, name) for name in self.stored}
 
@@ -53,7 +49,6 @@ class SettledTrigger(LogsLines, BaseTrigger):
         """Wait and return the event's payload."""
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait; yield one event."""
         began = time.monotonic()
         result = await self.wait()
         if (early := began + self.settle_s - time.monotonic()) > 0:

@@ -20,7 +20,6 @@ class PokeTrigger(SettledTrigger):
 
     :param sensor: path of its class.
     :param arguments: what it is made with, beside its task's id.
-    :param every_s: seconds between two looks.
     """
 
     stored = ("sensor", "arguments", "every_s")
@@ -32,7 +31,6 @@ class PokeTrigger(SettledTrigger):
         self.every_s = every_s
 
     async def wait(self) -> dict[str, Any]:
-        """Look and pause in turns. Return the value that was waited for, or the failure and its exit code."""
         sensor = self._made()
         while True:
             try:

@@ -18,18 +18,15 @@ POLL_S = 10.0
 
 
 class QuorumTrigger(SettledTrigger):
-    """Trigger that waits until the quorum of a block is decided.
+    """Trigger that waits until the quorum of a block is decided, or that cannot be found out.
 
-    It fires when the quorum has succeeded or failed, or when that cannot be found out. The syncs of the other replicas
-    bring it about; where its deadline is over, this has it fail. It holds no lock.
+    The syncs of the other replicas bring it about; where its deadline is over, this has it fail. It holds no lock.
 
     :param url: of the replica that the backup was made through.
     :param store: address of the coordination store; None for what the environment says.
     :param key: address of the key that opens the archive; None where it needs none.
-    :param block: id of the block.
     :param until: ISO 8601 with offset: then it gives up, if the store does not answer.
     :param replicas: URLs of the archive's replicas in archives.yaml, by name: they are asked, too.
-    :param poll_s: seconds between two looks, at most.
     """
 
     stored = ("url", "store", "key", "block", "until", "replicas", "poll_s")
@@ -55,7 +52,6 @@ class QuorumTrigger(SettledTrigger):
         self.poll_s = poll_s
 
     async def wait(self) -> dict[str, str]:
-        """Check the quorum and pause in turns; return the end."""
         began = time.monotonic()
         while True:
             try:

@@ -51,7 +51,7 @@ def test_form_of_a_backup_offers_what_there_is(read: Read) -> None:
 )
 def test_form_chooses_among_the_sources(read: Read, wanted: str, chosen: list[str]) -> None:
     task: Any = dag(read(TWO), "backup_big").get_task("choose_sources")
-    assert task.python_callable(["a", "b"], params={"source": wanted}) == chosen
+    assert task.python_callable(*task.op_args, params={"source": wanted}) == chosen
 
 
 def test_an_archive_without_sources_has_no_backups(read: Read) -> None:

@@ -10,11 +10,6 @@ pytestmark = pytest.mark.slow
 
 MISTAKES = {
     "an unknown key": ("{urll: x}", "line 3: archives.broken: unknown key 'urll'; did you mean 'url'?"),
-    "a schedule": (
-        "{url: x, schedule: {compaction: '61 * * * *'}}",
-        "line 3: archives.broken.schedule.compaction: '61' is no minute: write *, 0 to 59, a range, a list or a step "
-        "(it is '61 * * * *')",
-    ),
     "a notifier": (
         "{url: x, alerts: [{notifier: nobody.has.This}]}",
         "line 3: archives.broken.alerts: there is no nobody.has.This here (ModuleNotFoundError: No module named "

@@ -19,17 +19,6 @@ def test_restore_has_no_target_until_somebody_names_one(read: Read) -> None:
     assert params.get_param("target_connection").resolve("shop_postgres") == "shop_postgres"
 
 
-@pytest.mark.parametrize(
-    "at",
-    [
-        *("latest", "commit:42", "lsn:0/1E67C48", "mark:before 4.2"),
-        *("2026-11-21Z", "2026-11-21 17:05+0100", "2026-11-21T17:05:00.123456+00:00"),
-    ],
-)
-def test_form_of_a_restore_takes_every_way_to_say_when(read: Read, at: str) -> None:
-    assert dag(read(TWO), "restore_shop").params.get_param("at").resolve(at) == at
-
-
 def test_form_of_a_restore_takes_tables_and_names_and_is_a_dry_run_until_it_says_otherwise(read: Read) -> None:
     params = dag(read(TWO), "restore_shop").params
     assert (params["tables"], params["map"], params["dry_run"]) == ([], [], True)
@@ -42,11 +31,6 @@ def test_form_of_a_restore_takes_tables_and_names_and_is_a_dry_run_until_it_says
     ("name", "value"),
     [
         ("at", "yesterday"),
-        ("at", "2026-11-21T17:05:00"),
-        ("at", "commit:x"),
-        ("at", "lsn:12"),
-        ("at", "mark:"),
-        ("at", ""),
         ("tables", "a.*"),
         ("tables", [""]),
         ("map", ["a"]),

@@ -72,7 +72,14 @@ def test_no_new_archive_takes_the_place_of_one_that_is_gone(tmp_path: Path, monk
     assert not (tmp_path / "archive" / "archive.json").exists()
 
 
-def test_an_archive_with_replicas_is_not_created_by_half(tmp_path: Path) -> None:
-    (tmp_path / "archives.yaml").write_text("archives: {twice: {replicas: {a: a, b: b}}}")
-    with pytest.raises(UsageError, match="holdfast replica add"):
+def test_an_archive_with_replicas_is_not_created_by_half_and_taken_as_it_is_there(tmp_path: Path) -> None:
+    near, far = tmp_path / "near", tmp_path / "far"
+    (tmp_path / "archives.yaml").write_text(f"archives: {{twice: {{replicas: {{near: {near}, far: {far}}}}}}}")
+    with pytest.raises(UsageError) as refused:
         HoldfastHook("twice").create("twice")
+    assert str(refused.value) == (
+        f"twice has replicas, which this does not create: run 'holdfast init {near} --name twice', then 'holdfast "
+        f"replica add near {near}', 'holdfast replica add far {far}', and clear this task"
+    )
+    Archive.create(open_store(str(near)), name="twice")
+    assert HoldfastHook("twice").create("twice") is False

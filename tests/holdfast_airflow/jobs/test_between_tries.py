@@ -43,9 +43,3 @@ def test_an_airflow_that_does_not_answer_fails_no_task(caplog: pytest.LogCapture
     tries.forget()
     assert len(caplog.messages) == 3
     assert "Airflow does not return what the try before has kept: 503" in caplog.text
-
-
-def test_what_is_no_word_is_none() -> None:
-    store = KeptBetweenTries()
-    store.set("moment", 7)
-    assert between(store).kept() is None

@@ -159,31 +159,3 @@ def test_a_task_that_runs_into_its_time_out_ends_its_job_at_once(
         signal.signal(signal.SIGALRM, before)
     assert process_start(int(pid.read_text())) is None
     assert locks_of(store) == []
-
-
-def test_a_task_that_was_killed_before_its_job_begins_none(
-    store: ObjectStore, program: Program, context: dict[str, Any], tmp_path: Path
-) -> None:
-    begun = tmp_path / "begun"
-    program(f"import pathlib; pathlib.Path({str(begun)!r}).touch()")
-    operator = VacuumOperator(task_id="save", archive="shop")
-    operator.on_kill()
-    with pytest.raises(JobFailed, match="the task was killed before its job began"):
-        run(operator, context)
-    assert not begun.exists()
-    assert locks_of(store) == []
-
-
-def test_a_spark_that_does_not_start_after_the_hand_over_says_its_last_lines(
-    store: ObjectStore, spark: FakeSpark, program: Program, context: dict[str, Any]
-) -> None:
-    program(
-        "import sys; from holdfast.archive.format.runs import RunLog; from holdfast.storage import open_store;"
-        "given = dict(zip(sys.argv[2::2], sys.argv[3::2]));"
-        "RunLog(open_store(given['--archive']), given['--run'], 'compaction').progress('going over to Spark');"
-        f"sys.exit({HAND_OVER})"
-    )
-    spark.play("no java")
-    with pytest.raises(JobFailed, match=r"ended while going over to Spark.*try again .*JAVA_HOME is not set"):
-        run(CompactOperator(task_id="save", archive="shop", job_executor="auto"), context)
-    assert locks_of(store) == []

@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import TaskDeferred
 import locking
 from holdfast.archive import Archive
 from holdfast.archive.format.runs import read_last
-from holdfast.common.errors import BusyError, RefusedError
+from holdfast.common.errors import BusyError
 from holdfast.config.archives_yaml import find_archive
 from holdfast.operations.backup_decision import Decision
 from holdfast.replication.log import schema
@@ -130,43 +130,6 @@ def test_a_table_that_waits_fails_the_task_for_good_only_where_somebody_has_to_a
     assert type(raised.value) is error
 
 
-@pytest.mark.parametrize(
-    ("given", "arguments"),
-    [
-        ({"moved": True}, ["--moved"]),
-        ({"moved": "True"}, ["--moved"]),
-        ({"restart_stream": "stuck"}, ["--restart-stream", "stuck"]),
-        ({"restart_stream": "no"}, []),
-        ({}, []),
-    ],
-    ids=str,
-)
-def test_a_moved_source_and_a_new_stream_reach_the_job(
-    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], given: dict[str, Any], arguments: list[str]
-) -> None:
-    spark.play("succeed")
-    run(backup(**given), context)
-    said = [each for each in spark.seen()["argv"] if each in ("--moved", "--restart-stream", "stuck", "now")]
-    assert said == arguments
-
-
-def test_a_word_that_restarts_no_stream_is_refused(
-    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
-) -> None:
-    with pytest.raises(JobRefused, match="restart_stream is 'maybe': write one of no, stuck, now"):
-        run(backup(restart_stream="maybe"), context)
-
-
-def test_changes_that_were_committed_do_not_make_a_success_of_a_task_that_was_to_do_more(
-    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], decide: Decide
-) -> None:
-    decide(Decision(kind="changes"))
-    spark.play("refuse after changes")
-    with pytest.raises(JobRefused, match="asked to refuse after changes"):
-        run(backup(), context)
-    assert Archive.open(store).state.sequence == 1
-
-
 def test_backup_is_submitted_with_its_arguments(store: ObjectStore, spark: FakeSpark, context: dict[str, Any]) -> None:
     spark.play("succeed")
     run(backup(kind="full", tables=["sales.*", "hr.*"], conf={"spark.cores.max": "2"}), context)
@@ -181,58 +144,16 @@ def test_backup_is_submitted_with_its_arguments(store: ObjectStore, spark: FakeS
     assert "spark.speculation=false" in argv
 
 
-def test_tables_come_from_the_configuration_unless_given(
-    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], configuration: Path
+@pytest.mark.parametrize(
+    ("part", "error"), [("swap", "does not hold the block"), ("boast", "commit 2 does not hold the block of run")]
+)
+def test_a_commit_that_is_not_there_or_has_another_block_is_no_success(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], part: str, error: str
 ) -> None:
-    configuration.write_text(
-        "archives: {shop: {url: archive, sources: "
-        "{shop_db: {connection: shop_postgres, tables: [sales.*], exclude: [sales.tmp]}}}}"
-    )
-    spark.play("succeed")
-    run(backup(tables=[]), context)
-    argv = spark.seen()["argv"]
-    tables = ["--tables", "sales.*", "--exclude", "sales.tmp"]
-    assert argv[argv.index("--source") + 2 :] == [*tables, "--new-source", *RETAINED]
-
-
-def test_limits_come_from_the_configuration_unless_given(
-    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], configuration: Path
-) -> None:
-    configuration.write_text(
-        "archives: {shop: {url: archive, sources: "
-        "{shop_db: {connection: shop_postgres, connections: 3, bandwidth: 50 MB/s}}}}"
-    )
-    spark.play("succeed")
-    run(backup(), context)
-    argv = spark.seen()["argv"]
-    assert argv[argv.index("--connections") :] == ["--connections", "3", "--bandwidth", "50 MB/s", *RETAINED]
-    run(backup(connections=1, bandwidth="2 kB"), context)
-    argv = spark.seen()["argv"]
-    assert argv[argv.index("--connections") :] == ["--connections", "1", "--bandwidth", "2 kB", *RETAINED]
-
-
-def test_a_commit_with_another_block_is_no_success(
-    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
-) -> None:
-    spark.play("swap")
-    with pytest.raises(JobRefused, match="does not hold the block"):
+    spark.play(part)
+    with pytest.raises(JobFailed, match=error):
         run(backup(), context)
     assert locks_of(store) == []
-
-
-def test_commit_that_is_not_in_the_archive_is_no_success(
-    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
-) -> None:
-    spark.play("boast")
-    with pytest.raises(JobFailed, match="commit 2 does not hold the block of run"):
-        run(backup(), context)
-
-
-def test_job_that_fails_after_its_commit_has_succeeded(
-    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
-) -> None:
-    spark.play("fail after the commit")
-    assert run(backup(), context)["commit"] == 1
 
 
 def test_job_that_was_killed_is_started_again_in_the_same_snapshot(
@@ -248,63 +169,6 @@ def test_job_that_was_killed_is_started_again_in_the_same_snapshot(
     record = read_last(store, name)
     assert record is not None
     assert record.said == (said,)
-
-
-@pytest.mark.slow
-def test_job_that_is_killed_each_time_is_given_up(
-    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
-) -> None:
-    spark.play("die")
-    with pytest.raises(JobFailed, match="ended while reading tables"):
-        run(backup(), context)
-    assert len(spark.starts()) == 3
-    assert locks_of(store) == []
-
-
-def test_job_whose_snapshot_is_gone_is_started_again_in_a_new_one_and_says_why(
-    store: ObjectStore,
-    spark: FakeSpark,
-    context: dict[str, Any],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    spark.gone.append("server closed the connection")
-    spark.play("die once")
-    assert run(backup(), context)["commit"] == 1
-    assert len(set(spark.starts())) == len(spark.starts()) == 2
-    said = "starting again from the beginning: the session that held the snapshot was cut (server closed"
-    assert said in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("part", ["refuse", "bad usage"])
-def test_job_that_said_why_it_failed_is_not_started_again(
-    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], part: str
-) -> None:
-    spark.play(part)
-    with pytest.raises(JobRefused):
-        run(backup(), context)
-    assert len(spark.starts()) == 1
-
-
-def test_job_that_was_killed_after_its_commit_has_succeeded(
-    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
-) -> None:
-    spark.play("die after the commit")
-    assert run(backup(), context)["commit"] == 1
-    assert len(spark.starts()) == Archive.open(store).state.sequence == 1
-
-
-def test_snapshot_that_cannot_be_taken_fails_the_task_before_spark_is_started(
-    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(address: object, *, ddl_waits: bool) -> None:
-        raise RefusedError("reader may not read public.secrets")
-
-    monkeypatch.setattr("holdfast.operations.backup_run.hold_snapshot", refuse)
-    with pytest.raises(JobRefused, match="may not read"):
-        run(backup(), context)
-    assert not spark.note.exists()
-    (found,) = store.list("runs/").objects
-    assert b"may not read" in store.get(found.key)
 
 
 def test_failed_release_does_not_fail_a_finished_backup(
@@ -397,13 +261,3 @@ def test_backup_waits_on_where_the_store_is_away_when_its_quorum_was_decided(
     monkeypatch.setattr("holdfast.operations.backup_run.await_quorum", away)
     with pytest.raises(TaskDeferred):
         backup().execute_decided({}, {"state": "decided"}, summary)
-
-
-def test_backup_asks_its_job_for_the_quorum(three: Replicas) -> None:
-    def asked(**options: Any) -> list[str]:
-        return backup(**options).request(find_archive("shop"), "shop_db").to_arguments()
-
-    assert asked()[-4:] == ["--quorum", "2", "--quorum-timeout", "2h"]
-    more = asked(quorum=3, quorum_timeout=timedelta(minutes=5))
-    assert more[-4:] == ["--quorum", "3", "--quorum-timeout", "300.0s"]
-    assert "--quorum" not in asked(quorum=1)

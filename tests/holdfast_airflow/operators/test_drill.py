@@ -96,16 +96,6 @@ def test_a_random_moment_is_restored_into_a_server_of_its_own_that_is_gone_then(
     assert locks_of(store) == []
 
 
-def test_a_copy_of_the_key_that_does_not_open_the_archive_fails_the_drill(
-    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], servers: list[str], tmp_path: Path
-) -> None:
-    (tmp_path / "copy").write_text(new_key())
-    (tmp_path / "copy").chmod(0o600)
-    with pytest.raises(JobRefused, match="not encrypted"):
-        run(drill(key=f"file:{tmp_path / 'copy'}"), context)
-    assert servers == []
-
-
 def test_a_copy_of_the_key_is_enough_and_is_proved(
     spark: FakeSpark, context: dict[str, Any], servers: list[str], asked: list[str], configuration: Path, tmp_path: Path
 ) -> None:
@@ -154,25 +144,6 @@ def test_what_does_not_hold_fails_the_task_for_good(
     assert asked == ["select false", "select true"]
     assert servers[-1] == "stopped"
     assert [each["state"] for each in drills_of(store)] == ["failed"]
-
-
-@pytest.mark.parametrize("given", [{}, {"newest_within": "2d"}])
-def test_an_archive_to_which_nothing_was_added_for_long_fails_the_task_for_good(
-    spark: FakeSpark,
-    context: dict[str, Any],
-    servers: list[str],
-    asked: list[str],
-    configuration: Any,
-    given: dict[str, str],
-) -> None:
-    within = "1h" if not given else "99999d"
-    configuration.write_text(
-        "archives: {shop: {url: archive, sources: {shop_db: {connection: shop_postgres}}, "
-        f"drill: {{newest_within: {within}}}}}}}"
-    )
-    with pytest.raises(JobRefused, match=r"the newest .* of shop_db, .* old; the limit is") as raised:
-        run(drill(**given), context)
-    assert raised.value.exit_code == 4
 
 
 def test_a_restore_that_fails_fails_the_drill(
@@ -225,16 +196,3 @@ def test_no_server_is_started_while_a_lock_is_waited_for(
         pytest.raises(JobRefused),
     ):
         run(drill(at="commit:9"), context)  # nothing of a drill keeps out, or waits for, other work
-
-
-def test_what_airflow_fills_in_is_what_the_operator_was_given() -> None:
-    operator = drill(at="latest", assertions=["select true"], newest_within="1h")
-    fields = ("archive", "source", "at", "assertions", "newest_within")
-    assert {field: getattr(operator, field) for field in fields} == {
-        "archive": "shop",
-        "source": "shop_db",
-        "at": "latest",
-        "assertions": ["select true"],
-        "newest_within": "1h",
-    }
-    assert [field for field in operator.template_fields if callable(getattr(operator, field))] == []

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout, TaskDeferred
+from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferred
 
 from holdfast.archive import Archive
 from holdfast.archive.locks import HeldLocks
@@ -169,12 +169,6 @@ def test_failure_is_the_jobs_own_sentence_and_the_locks_are_released(
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
     assert "Cannot execute" not in str(caught.value)
     assert locks_of(store) == []
-
-
-def test_refusal_is_not_tried_again() -> None:
-    assert issubclass(JobRefused, AirflowFailException)
-    assert issubclass(JobFailed, AirflowException)
-    assert not issubclass(JobFailed, AirflowFailException)
 
 
 def test_busy_lock_defers_to_a_trigger(store: ObjectStore, spark: FakeSpark, context: dict[str, Any]) -> None:
@@ -375,14 +369,3 @@ def test_unknown_archive_and_source_are_refused(store: ObjectStore, context: dic
         run(BackupOperator(task_id="save", archive="shopp"), context)
     with pytest.raises(JobRefused, match=r"no source 'shop_bd'.*did you mean 'shop_db'"):
         run(backup(source="shop_bd"), context)
-
-
-def test_place_that_is_no_archive_fails_with_a_sentence(
-    spark: FakeSpark, context: dict[str, Any], tmp_path: Path
-) -> None:
-    spark.play("succeed")
-    operator = BackupOperator(
-        task_id="save", archive=str(tmp_path / "empty"), source="shop_db", source_conn_id="shop_postgres"
-    )
-    with pytest.raises(JobRefused, match="is not an archive"):
-        run(operator, context)

@@ -14,7 +14,6 @@ import pytest
 
 import locking
 from holdfast.storage import ObjectStore
-from holdfast_airflow.exceptions import JobRefused
 from holdfast_airflow.operators import ReapLocks
 from locking import Owner, RWLock
 
@@ -80,8 +79,6 @@ TASK = replace(RUN, scope="task", task_id="back_up")
         (RUN, Task(run=None), False),
         (TASK, Task(tasks={"r1": {"back_up": "failed"}}), True),
         (TASK, Task(tasks={"r1": {"back_up": "up_for_retry"}}), False),
-        (TASK, Task(tasks={"r1": {"back_up": None}}), False),
-        (TASK, Task(tasks={}), False),
         (replace(TASK, map_index=2), Task(tasks={"r1": {"back_up_2": "success"}}), True),
         (replace(TASK, map_index=2), Task(tasks={"r1": {"back_up": "success"}}), False),
     ],
@@ -99,12 +96,3 @@ def test_a_lock_whose_lease_is_over_goes_without_its_grace_where_airflow_says_it
     )
     assert len(task.asked) == 1
     assert task.asked[0][:2] == ("nightly", "r1")
-
-
-def test_an_unknown_archive_is_refused(context: dict[str, Any]) -> None:
-    with pytest.raises(JobRefused, match="nope"):
-        reap("nope", context)
-
-
-def test_the_archive_may_be_a_url(store: ObjectStore, context: dict[str, Any]) -> None:
-    assert reap(store.url, context) == []

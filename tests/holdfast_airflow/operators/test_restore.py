@@ -65,32 +65,14 @@ def test_restore_is_submitted_with_its_arguments_and_target(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"roles": "create", "tablespaces": "keep"}, ["--roles", "create", "--tablespaces", "keep"]),
         (
             {"tables": ["sales.*", "hr.people"], "map": ["sales=old_sales"], "only_plan": True},
             ["--tables", "sales.*", "--tables", "hr.people", "--map", "sales=old_sales", "--dry-run"],
         ),
         ({"consistency": "sequential"}, ["--consistency", "sequential"]),
-        ({"consistency": "eventual"}, []),
-        ({"strict": True}, ["--strict"]),
-        ({"strict": "False"}, []),
-        ({"trust_source": True}, ["--trust-source"]),
-        ({"trust_source": "False"}, []),
-        ({"only_plan": "True"}, ["--dry-run"]),
-        ({"only_plan": "False"}, []),
+        ({"consistency": "eventual", "only_plan": "False"}, []),
     ],
-    ids=[
-        "roles and tablespaces",
-        "tables, names and a plan",
-        "a consistency",
-        "the other one",
-        "strictly",
-        "not strictly, rendered",
-        "a source that is trusted",
-        "one that is not, rendered",
-        "a plan, rendered",
-        "no plan, rendered",
-    ],
+    ids=["tables, names and a plan", "a consistency", "the other one, and no plan, rendered"],
 )
 def test_restore_passes_on_what_it_was_given(
     store: ObjectStore, spark: FakeSpark, context: dict[str, Any], options: dict[str, Any], told: list[str]
@@ -137,14 +119,6 @@ def test_a_sequential_restore_is_from_the_first_replica_that_can_serve_it(
     seen = spark.seen()
     assert seen["argv"][seen["argv"].index("--archive") + 1] == two.place(name).url
     assert seen["env"][COORDINATION_VARIABLE] == two.coordination.url
-
-
-def test_a_consistency_that_nobody_knows_is_refused(
-    spark: FakeSpark, store: ObjectStore, context: dict[str, Any]
-) -> None:
-    operator = RestoreOperator(task_id="save", archive="shop", target_conn_id="shop_postgres", consistency="perhaps")
-    with pytest.raises(JobFailed, match="consistency is 'perhaps': write one of eventual, sequential"):
-        run(operator, context)
 
 
 def test_another_try_restores_the_moment_that_latest_meant_to_the_first(

@@ -100,34 +100,3 @@ def test_a_sync_by_spark_waits_for_its_locks_without_a_worker(
     assert deferred.value.kwargs is not None
     done = operator.execute_when_free(context, {"state": "free"}, **deferred.value.kwargs)  # type: ignore[arg-type]
     assert done == SYNCED
-
-
-def test_a_sync_by_spark_fails_and_gives_up_as_one_without_it_does(
-    shop: Replicas, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shop.back_up("near")
-    shutil.rmtree(shop.folder / "near")
-    shop.coordination.run(lambda c: remove(c, shop.archive, "near", force=True))
-    spark.play("tell")
-    missing = {"missing": {"entry": 1, "why": "no replica could give data/x"}}
-    monkeypatch.setenv("FAKE_RESULT", json.dumps(missing))
-    with pytest.raises(JobRefused, match=r"give data/x\. .* given up by itself by a sync in 24 h"):
-        execute(SyncReplica(task_id="sync", archive="shop", replica="far", spark=True), context)
-    given_up = SyncReplica(task_id="sync", archive="shop", replica="far", spark=True, gap_after=timedelta())
-    with pytest.raises(JobRefused, match="no replica could give data/x"):  # the stand-in says the same once more
-        execute(given_up, context)
-    done = execute(SyncReplica(task_id="sync", archive="shop", replica="far"))
-    assert (done["index"], done["given_up"]) == (2, [])
-
-
-def test_a_lost_replica_fails_its_sync_for_good(shop: Replicas) -> None:
-    shop.coordination.run(lambda c: mark_lost(c, shop.archive, "far", "rot"))
-    with pytest.raises(JobRefused, match="holdfast replica recover far"):
-        execute(SyncReplica(task_id="sync", archive="shop", replica="far"))
-
-
-def test_a_place_that_is_gone_is_named_and_nothing_is_made_there(shop: Replicas) -> None:
-    (shop.folder / "far").rename(shop.folder / "away")
-    with pytest.raises(JobRefused, match=r"there is no archive at .*far, where replica far is to be"):
-        execute(SyncReplica(task_id="sync", archive="shop", replica="far"))
-    assert not (shop.folder / "far").exists()

@@ -28,22 +28,6 @@ def task(**told: Any) -> Task:
     return Task(**{**plain, **told})
 
 
-@pytest.mark.parametrize(
-    ("dag", "code", "runbook"),
-    [
-        ("backup_shop", 1, "backup-failed"),
-        ("changes_shop", None, "backup-failed"),
-        ("archive_verification_shop", 4, "damage"),
-        ("truncation_shop", 3, "a-lock-is-held"),
-        ("lock_reaper_shop", 1, None),
-        ("backup_shop_shop", 1, None),
-        ("nightly", 1, None),
-    ],
-)
-def test_a_failure_leads_to_its_runbook(dag: str, code: int | None, runbook: str | None) -> None:
-    assert task(dag_id=dag, exit_code=code).describe()["runbook"] == runbook
-
-
 def test_times_are_told_where_there_are_some() -> None:
     said = task(since=NOON, sentence="no room").describe()
     assert (said["since"], said["ended"], said["sentence"]) == ("2026-03-01T12:00:00+00:00", None, "no room")

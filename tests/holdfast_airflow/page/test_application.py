@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
@@ -11,8 +12,10 @@ from fastapi import HTTPException
 
 from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError
 from holdfast.storage import ObjectStore
+from holdfast_airflow.page import application
 from holdfast_airflow.page.application import ASSETS
 from holdfast_airflow.page.looks import LookTimedOutError
+from holdfast_airflow.plugin import LazyApplication
 from locking import LockBusy
 from locking.store import StoreUnavailable
 from tests.support.airflow.page import Browsed
@@ -96,3 +99,21 @@ def test_its_routes_are_described(page: Browsed) -> None:
         "/api/archives/{archive}/holds",
         "/api/archives/{archive}/holds/{hold}/release",
     }
+
+
+def test_it_is_built_by_its_first_request_and_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    built, asked = [], []
+
+    def create() -> Any:
+        async def answer(scope: Any, receive: Any, send: Any) -> None:
+            asked.append(scope["path"])
+
+        built.append(answer)
+        return answer
+
+    monkeypatch.setattr(application, "create_application", create)
+    lazy, nothing = LazyApplication(), cast("Any", None)
+    assert built == []
+    for path in ("/", "/api"):
+        asyncio.run(lazy({"path": path}, nothing, nothing))
+    assert (asked, len(built)) == (["/", "/api"], 1)

@@ -133,9 +133,12 @@ def test_breaking_a_lock_needs_the_right_on_connections(page: Browsed, store: Ob
     ("path", "body", "status"),
     [
         (HOLDS, {**HOLD, "reason": "  "}, 422),
+        (HOLDS, {**HOLD, "reason": "x" * 501}, 422),
         (HOLDS, {**HOLD, "more": 1}, 422),
         (HOLDS, {**HOLD, "at": "commit:99"}, None),
         (f"{HOLDS}/nothing/release", {"reason": "x"}, 422),
+        (f"{HOLDS}/{'0' * 12}/release", {"reason": " "}, 422),
+        (f"/api/archives/shop/locks/{'0' * 32}/break", {"reason": ""}, 422),
         (f"{HOLDS}/{'0' * 12}/release", {"reason": "x"}, 422),
         ("/api/archives/shop/locks/x/break", {"reason": "x"}, 422),
         (f"/api/archives/shop/locks/{'0' * 32}/break", {"reason": "x"}, None),

@@ -107,14 +107,6 @@ def test_the_newest_drill_comes_first(opened: OpenedArchive, store: ObjectStore)
         assert [each["run"] for each in opened.now()["drills"]] == runs[::-1]
 
 
-def test_a_lock_that_is_broken_is_told_with_who_and_why(opened: OpenedArchive, store: ObjectStore) -> None:
-    lock = RWLock(store, "maintenance").write(purpose="vacuum")
-    done = opened.break_lock(lock.txn, reason="it burnt down", user="olga")
-    assert (done["by"]["user"], done["reason"]) == ("olga", "it burnt down")
-    [told] = opened.now()["breaks"]
-    assert (told["by"]["user"], told["state"]) == ("olga", "succeeded")
-
-
 def test_a_hold_waits_for_nobody(opened: OpenedArchive, store: ObjectStore) -> None:
     back_up(store, 1)
     with RWLock(store, "format").write(purpose="migration"), pytest.raises(LockBusy, match="for migration"):
@@ -132,13 +124,6 @@ def test_a_line_is_made_anew_only_where_something_came(opened: OpenedArchive, st
     assert {**opened.line("shop_db", None, None, 100), "now": ""} != {**first, "now": ""}
     with pytest.raises(UsageError):
         opened.line("crm", None, None, 100)
-
-
-def test_a_moment_is_told_as_a_restore_would_find_it(opened: OpenedArchive, store: ObjectStore) -> None:
-    back_up(store, 1)
-    found = opened.moment("shop_db", "latest")
-    assert (found["position"], found["commit"]) == ("0/100", 1)
-    assert found["at"].startswith((NOW - timedelta(hours=1)).isoformat()[:13])
 
 
 def test_the_newest_record_of_each_run_is_told_with_its_rate(opened: OpenedArchive, store: ObjectStore) -> None:

@@ -9,13 +9,13 @@ import pytest
 
 from holdfast.config.archives_model import ArchiveConfig
 from holdfast_airflow.assets import record_of
-from holdfast_airflow.page.configuration import KnownArchives
-from holdfast_airflow.page.overview import archive_of, detail, entry_by, known_archives, overview
+from holdfast_airflow.page.overview import detail, entry_by, overview, shown_archives
+from holdfast_airflow.page.page import PageConfiguration
 from tests.support.airflow.database import NOON, AirflowRows
 
 
-def configured(**archives: dict[str, Any]) -> KnownArchives:
-    return KnownArchives({name: ArchiveConfig.model_validate(told) for name, told in archives.items()})
+def configured(**archives: dict[str, Any]) -> PageConfiguration:
+    return PageConfiguration({name: ArchiveConfig.model_validate(told) for name, told in archives.items()})
 
 
 SHOP: dict[str, Any] = {
@@ -34,15 +34,17 @@ def kept(airflow: AirflowRows, name: str, told: dict[str, Any]) -> None:
     airflow.event(airflow.asset(record_of(name).uri), told)
 
 
-def entry(airflow: AirflowRows, configuration: KnownArchives, name: str = "shop", hours: float = 0) -> dict[str, Any]:
+def entry(
+    airflow: AirflowRows, configuration: PageConfiguration, name: str = "shop", hours: float = 0
+) -> dict[str, Any]:
     [found] = overview(airflow.session, configuration, [name], NOON + timedelta(hours=hours))
     return found
 
 
 def test_archives_are_those_of_the_file_with_mistakes_and_those_that_were_recorded(airflow: AirflowRows) -> None:
     kept(airflow, "old", record())
-    known = KnownArchives(configured(shop=SHOP).archives, {"wrong": "no url"})
-    assert known_archives(airflow.session, known) == {"shop", "wrong", "old"}
+    known = PageConfiguration(configured(shop=SHOP).archives, {"wrong": "no url"})
+    assert shown_archives(airflow.session, known) == {"shop", "wrong", "old"}
 
 
 def test_an_archive_is_ready_as_long_as_its_record_keeps_its_objectives(airflow: AirflowRows) -> None:
@@ -63,7 +65,7 @@ def test_without_a_record_nothing_is_known(airflow: AirflowRows) -> None:
 
 def test_one_that_the_file_has_no_longer_is_shown_by_its_record(airflow: AirflowRows) -> None:
     kept(airflow, "shop", record())
-    found = entry(airflow, KnownArchives())
+    found = entry(airflow, PageConfiguration())
     assert (found["configured"], found["place"], found["state"]) == (False, "/shop", "ready")
 
 
@@ -82,7 +84,7 @@ def test_paused_dags_and_mistakes_need_a_person(airflow: AirflowRows) -> None:
     airflow.dag("backup_shop", "holdfast", "shop", paused=True)
     found = entry(airflow, configured(shop=SHOP))
     assert (found["state"], found["paused"]) == ("not ready", ["backup_shop"])
-    wrong = KnownArchives({}, {"books": "no url"})
+    wrong = PageConfiguration({}, {"books": "no url"})
     assert (entry(airflow, wrong, "books")["state"], entry(airflow, wrong, "books")["mistake"]) == (
         "not ready",
         "no url",
@@ -92,7 +94,7 @@ def test_paused_dags_and_mistakes_need_a_person(airflow: AirflowRows) -> None:
 def test_those_come_first_that_need_a_person(airflow: AirflowRows) -> None:
     for name in ("a_ready", "d_ready"):
         kept(airflow, name, record())
-    configuration = KnownArchives(
+    configuration = PageConfiguration(
         configured(a_ready=SHOP, d_ready=SHOP, b_unknown=SHOP).archives, {"c_wrong": "no url"}
     )
     names = ["d_ready", "c_wrong", "b_unknown", "a_ready"]
@@ -108,7 +110,7 @@ def test_tasks_are_counted_for_their_own_archive(airflow: AirflowRows) -> None:
     for number in range(2):
         airflow.task("backup_shop", "r1", f"wait {number}", "queued")
     airflow.task("backup_books", "r1", "save", "running")
-    found = {each["archive"]: each for each in overview(airflow.session, KnownArchives(), ["shop", "books"], NOON)}
+    found = {each["archive"]: each for each in overview(airflow.session, PageConfiguration(), ["shop", "books"], NOON)}
     assert (found["shop"]["running"], found["shop"]["waiting"]) == (1, 2)
     assert (found["books"]["running"], found["books"]["waiting"], found["books"]["failed"]) == (1, 0, 0)
 
@@ -151,12 +153,12 @@ def test_one_archive_is_told_with_all_that_is_known_of_it(airflow: AirflowRows) 
 def test_that_nothing_failed_is_said_only_where_something_runs(airflow: AirflowRows) -> None:
     airflow.dag("backup_shop", "holdfast", "shop")
 
-    def said(configuration: KnownArchives, name: str = "shop") -> str:
+    def said(configuration: PageConfiguration, name: str = "shop") -> str:
         return str(detail(airflow.session, configuration, name, NOON)["no_failures"])
 
     assert said(configured(shop=SHOP)) == "The newest run of no DAG has failed."
     assert said(configured(books=SHOP), "books") == "None: Airflow has no DAG of it."
-    assert said(KnownArchives({}, {"shop": "no url"})) == "None, but with the mistake above nothing of it runs."
+    assert said(PageConfiguration({}, {"shop": "no url"})) == "None, but with the mistake above nothing of it runs."
 
 
 def test_a_record_of_now_knows_a_drill_that_no_task_has_recorded(airflow: AirflowRows) -> None:
@@ -177,7 +179,7 @@ def test_the_next_scheduled_backup_is_the_first_that_is_not_paused(airflow: Airf
     airflow.dag("changes_shop", "holdfast", "shop", next_hours=1, paused=True)
     airflow.dag("vacuum_shop", "holdfast", "shop", next_hours=2)
     assert entry(airflow, configured(shop=SHOP))["next"] == (NOON + timedelta(hours=5)).isoformat()
-    described = {each["operation"]: each for each in detail(airflow.session, KnownArchives(), "shop", NOON)["dags"]}
+    described = {each["operation"]: each for each in detail(airflow.session, PageConfiguration(), "shop", NOON)["dags"]}
     assert (described["changes"]["paused"], described["changes"]["next"]) == (True, None)
 
 
@@ -195,13 +197,3 @@ def test_an_archive_without_any_backup_says_what_is_missing(airflow: AirflowRows
     assert entry(airflow, configured(idle={"url": "/idle"}), "idle")["missing"][1:] == [
         "archives.yaml names no source of it."
     ]
-
-
-def test_a_dag_is_of_the_archive_that_its_tags_name(airflow: AirflowRows) -> None:
-    airflow.dag("backup_old_shop", "holdfast", "old_shop")
-    airflow.dag("backup_shop", "holdfast", "shop")
-    archives = ["shop", "old_shop"]
-    assert archive_of(airflow.session, "backup_old_shop", archives) == "old_shop"
-    assert archive_of(airflow.session, "backup_shop", archives) == "shop"
-    assert archive_of(airflow.session, "backup_old_shop", ["shop"]) is None
-    assert archive_of(airflow.session, "report_shop", archives) is None

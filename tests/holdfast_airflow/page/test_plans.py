@@ -13,8 +13,9 @@ from holdfast.archive.format.document import iso
 from holdfast.common.errors import RefusedError
 from holdfast.config.archives_model import ArchiveConfig, KeepConfig
 from holdfast.config.archives_yaml import find_archive
+from holdfast.operations.archive_context import ArchiveContext
 from holdfast.storage import ObjectStore
-from holdfast_airflow.page.plans import MOST, plan
+from holdfast_airflow.page.opened import MOST, plan
 from tests.support.archives.blocks_without_rows import add, fill
 from tests.support.jobs.command_here import run_here
 from tests.support.replicas.replicated import Replicas
@@ -22,8 +23,8 @@ from tests.support.replicas.replicated import Replicas
 NOW = datetime.now(UTC)
 
 
-def configured(store: ObjectStore, **settings: Any) -> ArchiveConfig:
-    return ArchiveConfig.model_validate({"url": store.url, **settings})
+def configured(store: ObjectStore, **settings: Any) -> ArchiveContext:
+    return ArchiveContext.resolve(ArchiveConfig.model_validate({"url": store.url, **settings}))
 
 
 def days(store: ObjectStore, many: int) -> Archive:
@@ -63,7 +64,7 @@ def test_a_truncation_is_told_as_by_the_command_with_runs_in_the_place_of_points
 
 
 def test_only_the_newest_of_a_long_list_are_sent(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast_airflow.page.plans.MOST", 2)
+    monkeypatch.setattr("holdfast_airflow.page.opened.MOST", 2)
     archive = days(store, 5)
     (told,) = plan("truncation", archive, configured(store, keep={"last": 2, "within": "1d"}))["sources"]
     assert (len(told["runs"]), told["runs_left_out"]) == (2, 1)
@@ -95,5 +96,5 @@ def test_what_would_be_refused_is_said(store: ObjectStore) -> None:
 def test_a_replica_is_planned_by_the_log_that_archives_yaml_names(shop: Replicas) -> None:
     shop.back_up("near")
     config = find_archive("shop").model_copy(update={"keep": KeepConfig(last=1)})
-    (told,) = plan("truncation", Archive.open(shop.place("near")), config)["sources"]
+    (told,) = plan("truncation", Archive.open(shop.place("near")), ArchiveContext.resolve(config))["sources"]
     assert told["points_kept"] >= 1

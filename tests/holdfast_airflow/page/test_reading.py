@@ -13,6 +13,7 @@ from holdfast.archive import Archive
 from holdfast.archive.format.runs import RunLog
 from holdfast.storage import ObjectStore
 from holdfast_airflow.assets import record_of
+from holdfast_airflow.page.activity import DatabaseScheduler
 from holdfast_airflow.page.reading import MOST_RUNS
 from locking import Owner, RWLock
 from tests.support.airflow.page import Browsed
@@ -41,11 +42,22 @@ def test_the_list_names_the_archive_of_a_dag_if_the_user_may_see_it(page: Browse
     assert found == ["shop", None]
 
 
-def test_one_archive_is_told_with_what_its_user_may_do(page: Browsed) -> None:
-    page.rights.methods = {"GET"}
+@pytest.mark.parametrize(
+    ("methods", "connections", "may"),
+    [
+        ({"GET"}, True, []),
+        ({"GET", "POST RUN"}, True, ["restore"]),
+        ({"GET", "PUT"}, False, ["hold"]),
+        ({"GET", "PUT"}, True, ["hold", "break"]),
+    ],
+)
+def test_one_archive_is_told_with_what_its_user_may_do(
+    page: Browsed, methods: set[str], connections: bool, may: list[str]
+) -> None:
+    page.rights.methods, page.rights.connections = methods, connections
     told = page.get("/api/archives/shop").json()
-    nothing = {"restore": False, "hold": False, "break": False, "start": []}
-    assert (told["archive"], told["rights"]) == ("shop", nothing)
+    rights = {name: name in may for name in ("restore", "hold", "break")}
+    assert (told["archive"], told["rights"]) == ("shop", {**rights, "start": []})
     assert page.get("/api/archives/books").status_code == 403
 
 
@@ -75,10 +87,14 @@ def test_one_that_the_file_does_not_have_cannot_be_looked_at(page: Browsed, conf
 def test_an_archive_is_looked_at_with_the_states_of_its_locks_owners(page: Browsed, store: ObjectStore) -> None:
     page.airflow.dag("nightly")
     page.airflow.run("nightly", "r1", "failed")
+    page.airflow.task("nightly", "r1", "save", "success", map_index=3)
     page.airflow.task("nightly", "r1", "save", "failed")
     owner = Owner(scope="task", dag_id="nightly", run_id="r1", task_id="save")
     with RWLock(store, "maintenance", owner=owner).write(purpose="vacuum"):
         told = page.get("/api/archives/shop/now").json()
+    scheduler = DatabaseScheduler(page.airflow.session)
+    assert (scheduler.run_state("nightly", "r1"), scheduler.run_state("nightly", "r2")) == ("failed", None)
+    assert (scheduler.is_paused("nightly"), scheduler.is_paused("gone")) == (False, False)
     [lock] = told["locks"]
     assert (lock["resource"], lock["airflow_state"]) == ("maintenance", "failed")
     assert told["record"]["name"] == told["entry"]["archive"] == "shop"

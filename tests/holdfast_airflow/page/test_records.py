@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast_airflow.assets import backups_of, record_of
-from holdfast_airflow.page.records import KeptRecord, newest_records, recorded_archives
+from holdfast_airflow.page.overview import KeptRecord, newest_records, recorded_archives
 from tests.support.airflow.database import NOON, AirflowRows
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from holdfast.common.errors import HoldfastError
 from holdfast.postgresql.connection.server import PostgresServer
-from holdfast_airflow.telemetry import moved_tables
-from holdfast_airflow.telemetry.lineage import Moved, lineage_of
-from holdfast_airflow.telemetry.moved_tables import MovedTable, tables_read, tables_written
+from holdfast_airflow.telemetry import lineage
+from holdfast_airflow.telemetry.lineage import Moved, MovedTable, lineage_of, tables_read, tables_written
 from tests.support.following.followed import Followed, open_followed
 from tests.support.servers.postgres import passing_database
 
@@ -67,9 +66,9 @@ def test_a_restore_writes_the_chosen_tables_by_their_new_names(
 def test_names_and_columns_are_bounded(
     followed: Followed, backups: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moved_tables, "MOST_COLUMNS", 2)
+    monkeypatch.setattr(lineage, "MOST_COLUMNS", 2)
     assert tables_read(followed.store, backups[0]) == [ORDERS, MovedTable("shop.customers")]
-    monkeypatch.setattr(moved_tables, "MOST_TABLES", 1)
+    monkeypatch.setattr(lineage, "MOST_TABLES", 1)
     assert tables_read(followed.store, backups[0]) == [ORDERS]
 
 

@@ -9,8 +9,8 @@ import pytest
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.utils.state import TaskInstanceState, TerminalTIState
 
-from holdfast_airflow.triggers import idleness
-from holdfast_airflow.triggers.idleness import AT_WORK, RunIdleness
+from holdfast_airflow.triggers import keep
+from holdfast_airflow.triggers.keep import AT_WORK, RunIdleness
 
 
 class Run:
@@ -21,7 +21,7 @@ class Run:
         self.now = 100.0
         self.down = False
         monkeypatch.setattr(RuntimeTaskInstance, "get_ti_count", self.count)
-        monkeypatch.setattr(idleness, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(keep, "time", SimpleNamespace(monotonic=lambda: self.now))
 
     def count(self, dag_id: str, *, task_ids: list[str] | None, run_ids: list[str], states: list[str]) -> int:
         if self.down:

@@ -2,12 +2,12 @@
 
 import { get, post } from "./api.js";
 import { field } from "./chosen.js";
-import { airflowLink, el, svg, table } from "./dom.js";
-import { badge } from "./list.js";
+import { airflowLink, el, onSubmit, svg, table } from "./dom.js";
+import { badge } from "./archive_list.js";
 import { plans } from "./plans.js";
 import { every } from "./refresh.js";
-import { keep, reasons, SourceCard } from "./source.js";
-import { dagOf, startButton } from "./start.js";
+import { keep, reasons, SourceCard } from "./source_card.js";
+import { dagOf, startButton, startButtons } from "./start.js";
 import { ago, count, moment, size, span } from "./words.js";
 
 const PARTS = ["head", "run", "sources", "work", "locks", "failures", "growth", "drills", "plans", "holds"];
@@ -28,7 +28,7 @@ export function showArchive(main, name, run) {
   const view = { name, parts, title, actions, about, cards: new Map(), described: null, now: null, judged: null, refused: "", progress: {}, turn: 0 };
   const ends = [
     ...(run ? [every(4, () => readRun(view, run))] : []),
-    every(10, () => readTold(view)),
+    every(10, () => readRecorded(view)),
     every(20, () => readNow(view)),
     every(5, () => readProgress(view)),
   ];
@@ -38,7 +38,7 @@ export function showArchive(main, name, run) {
   };
 }
 
-async function readTold(view) {
+async function readRecorded(view) {
   const isFirst = !view.described;
   view.described = await get([view.name]);
   draw(view);
@@ -52,10 +52,7 @@ function draw(view) {
   const now = Date.parse(described.now);
   const judged = view.judged ?? described;
   view.title.replaceChildren(view.name, " ", badge(judged.state));
-  keep(view.actions, described, ["backup", "changes", "restore_drill", "setup"], () => [
-    startButton(described, "Back up now", dagOf(described, "changes", "backup")),
-    startButton(described, "Drill now", dagOf(described, "restore_drill")),
-  ]);
+  keep(view.actions, described, ["backup", "changes", "restore_drill", "setup"], () => startButtons(described));
   view.actions.hidden = judged.missing.length > 0 && Boolean(dagOf(described, "setup")); // its card has the button that helps
   const drill = dagOf(described, "restore_drill");
   const facts = [
@@ -145,17 +142,17 @@ function drawWork(view) {
 }
 
 function taskRow(task, progress, now) {
-  const known = progress && progress.state === "running" ? progress : null;
-  const share = known && known.estimated_rows > 0 ? el("progress", { max: known.estimated_rows, value: Math.min(known.rows, known.estimated_rows), "aria-label": "rows" }) : null;
+  const work = progress && progress.state === "running" ? progress : null;
+  const share = work && work.estimated_rows > 0 ? el("progress", { max: work.estimated_rows, value: Math.min(work.rows, work.estimated_rows), "aria-label": "rows" }) : null;
   return el(
     "tr",
     null,
     el("th", { scope: "row" }, taskLink(task)),
     el("td", null, { deferred: "waits", awaiting_input: "waits for a person" }[task.state] ?? task.state.replaceAll("_", " "), task.since ? el("div", { class: "quiet" }, `since ${ago(task.since, now)}`) : null),
-    el("td", null, known ? known.step : ""),
-    el("td", null, share, known ? ` ${count(known.rows)}${known.estimated_rows ? ` of about ${count(known.estimated_rows)}` : ""}` : ""),
-    el("td", null, known ? `${size(known.bytes_per_s)}/s` : ""),
-    el("td", null, known && known.left_s !== null ? `about ${span(known.left_s)}` : ""),
+    el("td", null, work ? work.step : ""),
+    el("td", null, share, work ? ` ${count(work.rows)}${work.estimated_rows ? ` of about ${count(work.estimated_rows)}` : ""}` : ""),
+    el("td", null, work ? `${size(work.bytes_per_s)}/s` : ""),
+    el("td", null, work && work.left_s !== null ? `about ${span(work.left_s)}` : ""),
   );
 }
 
@@ -236,16 +233,10 @@ function breakButton(view, lock) {
       result,
     );
     const dialog = el("dialog", { "aria-label": "Break a lock" }, form);
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
-      try {
-        await post([view.name, "locks", lock.txn, "break"], { reason: reason.value });
-        dialog.close();
-        await readNow(view);
-      } catch (error) {
-        result.textContent = error.message;
-        result.className = "missed";
-      }
+    onSubmit(form, result, async () => {
+      await post([view.name, "locks", lock.txn, "break"], { reason: reason.value });
+      dialog.close();
+      await readNow(view);
     });
     dialog.addEventListener("close", () => dialog.remove());
     document.body.append(dialog);
@@ -298,15 +289,11 @@ function releaseButton(view, hold) {
   const button = el("button", { type: "button", class: "small" }, "Release …");
   button.addEventListener("click", () => {
     const reason = el("input", { required: true, maxlength: 500, "aria-label": "Why it is released", placeholder: "Why" });
-    const form = el("form", { class: "bar" }, reason, el("button", { type: "submit", class: "small" }, "Release"));
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
-      try {
-        await post([view.name, "holds", hold.hold, "release"], { reason: reason.value });
-        await readNow(view);
-      } catch (error) {
-        form.append(el("span", { class: "missed" }, error.message));
-      }
+    const result = el("span", { role: "status" });
+    const form = el("form", { class: "bar" }, reason, el("button", { type: "submit", class: "small" }, "Release"), result);
+    onSubmit(form, result, async () => {
+      await post([view.name, "holds", hold.hold, "release"], { reason: reason.value });
+      await readNow(view);
     });
     button.replaceWith(form);
     reason.focus();

@@ -1,7 +1,7 @@
 // The chosen moment of a source: whether it can be restored, and what to do with it.
 
 import { airflow, get, post } from "./api.js";
-import { copyButton, el, say } from "./dom.js";
+import { copyButton, el, onSubmit, say } from "./dom.js";
 import { follow } from "./start.js";
 import { moment } from "./words.js";
 
@@ -84,18 +84,16 @@ export class Chosen {
       result,
     );
     offerConnections(targets);
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
+    onSubmit(form, result, async () => {
       submit.disabled = true;
       const conf = { source: this.source, target_connection: target.value.trim(), at, dry_run: dry.checked, tables: tables.value.split("\n").map((line) => line.trim()).filter(Boolean) };
       try {
         const run = await airflow("POST", ["dags", `restore_${this.archive}`, "dagRuns"], { logical_date: null, conf });
         const state = await follow(run, result);
-        if (state) await tellResult(run, state, result);
-      } catch (error) {
-        result.replaceChildren(el("p", { class: "missed" }, error.message));
+        if (state) await showResult(run, state, result);
+      } finally {
+        submit.disabled = false;
       }
-      submit.disabled = false;
     });
     return form;
   }
@@ -104,14 +102,9 @@ export class Chosen {
     const reason = el("input", { name: "reason", required: true, maxlength: 500, size: 50 });
     const result = el("div", { role: "status" });
     const form = el("form", { class: "card" }, el("h4", null, `Hold ${at}`), field("Why", reason, "For a reader in a year."), el("button", { type: "submit" }, "Hold"), result);
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
-      try {
-        const made = await post([this.archive, "holds"], { source: this.source, at, reason: reason.value });
-        result.replaceChildren(el("p", { class: "kept" }, `Held as ${made.hold}: no truncation takes it.`));
-      } catch (error) {
-        result.replaceChildren(el("p", { class: "missed" }, error.message));
-      }
+    onSubmit(form, result, async () => {
+      const made = await post([this.archive, "holds"], { source: this.source, at, reason: reason.value });
+      result.replaceChildren(el("p", { class: "kept" }, `Held as ${made.hold}: no truncation takes it.`));
     });
     return form;
   }
@@ -132,7 +125,7 @@ async function offerConnections(list) {
   }
 }
 
-async function tellResult(run, state, result) {
+async function showResult(run, state, result) {
   const key = state === "success" ? "return_value" : "holdfast_failure";
   let value;
   try {

@@ -54,6 +54,18 @@ export function table(caption, heads, rows) {
   );
 }
 
+/** Let a form send what it asks for, and say in `result` why that failed. */
+export function onSubmit(form, result, send) {
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    try {
+      await send();
+    } catch (error) {
+      result.replaceChildren(el("span", { class: "missed" }, error.message));
+    }
+  });
+}
+
 /** Say something to screen readers. */
 export function say(words) {
   document.getElementById("said").textContent = words;

@@ -2,7 +2,7 @@
 
 import { showArchive } from "./archive.js";
 import { el, airflowLink } from "./dom.js";
-import { showList } from "./list.js";
+import { showList } from "./archive_list.js";
 
 const main = document.getElementById("page");
 const top_ = document.getElementById("top");

@@ -20,11 +20,11 @@ function part(archive, operation) {
   async function read() {
     isRead = true;
     body.replaceChildren(el("p", { class: "quiet" }, "Planning …"));
-    const again = el("button", { type: "button", class: "small", onclick: read }, "Plan again");
+    const button = el("button", { type: "button", class: "small", onclick: read }, "Plan again");
     try {
-      body.replaceChildren(...SHOW[operation](await get([archive, "plans", operation])), again);
+      body.replaceChildren(...SHOW[operation](await get([archive, "plans", operation])), button);
     } catch (error) {
-      body.replaceChildren(el("p", { class: "missed" }, error.message), again);
+      body.replaceChildren(el("p", { class: "missed" }, error.message), button);
     }
     say(body.firstChild.textContent);
   }

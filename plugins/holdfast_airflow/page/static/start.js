@@ -28,6 +28,11 @@ export function startButton(described, words, dag, conf = {}) {
   return el("span", { class: "start" }, button, " ", result);
 }
 
+/** Buttons that back up and drill: every source, or the one of `conf`. */
+export function startButtons(described, conf) {
+  return [startButton(described, "Back up now", dagOf(described, "changes", "backup"), conf), startButton(described, "Drill now", dagOf(described, "restore_drill"), conf)];
+}
+
 /** Show the state of a run until it has ended; returns that state, or null where the page shows something else. */
 export async function follow(run, result) {
   const link = airflowLink(`dags/${encodeURIComponent(run.dag_id)}/runs/${encodeURIComponent(run.dag_run_id)}`, "Run");

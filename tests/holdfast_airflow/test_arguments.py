@@ -1,7 +1,8 @@
-"""Arguments of operators: what DAG authors write, and what templates and forms leave of it."""
+"""Arguments of operators: from requests, and as DAG authors, templates and forms give them."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -13,9 +14,58 @@ from holdfast.common.errors import UsageError
 from holdfast.common.words import is_yes, listed, number
 from holdfast.config.archives_yaml import find_archive
 from holdfast_airflow import operators
+from holdfast_airflow.arguments import span
 from holdfast_airflow.decorators.locked import LockedPythonOperator
-from holdfast_airflow.operators import AcquireLock, BackupOperator, RecoverReplicas, RestoreOperator, TruncateOperator
-from holdfast_airflow.spans import span
+from holdfast_airflow.operators import (
+    AcquireLock,
+    BackupOperator,
+    CompactOperator,
+    MigrateOperator,
+    RecoverReplicas,
+    RestoreOperator,
+    TruncateOperator,
+    VacuumOperator,
+    VerifyOperator,
+)
+from holdfast_airflow.operators.job import ArchiveJobOperator
+
+OPERATORS: list[type[ArchiveJobOperator]] = [
+    BackupOperator,
+    CompactOperator,
+    MigrateOperator,
+    RestoreOperator,
+    TruncateOperator,
+    VacuumOperator,
+    VerifyOperator,
+]
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_each_option_is_an_argument_a_template_and_documented(operator: type[ArchiveJobOperator]) -> None:
+    names = [field.operator for field in operator.request_type.options() if field.operator]
+    assert set(names) <= set(inspect.signature(operator.__init__).parameters)
+    assert set(names) <= set(operator.template_fields)
+    for name in names:
+        assert f":param {name}:" in (operator.__doc__ or "")
+
+
+def test_arguments_may_come_from_the_defaults_of_a_dag() -> None:
+    with DAG("d", default_args={"strict": True, "at": "commit:3"}):
+        operator = RestoreOperator(task_id="r", archive="shop", target_conn_id="t")
+    assert (operator.strict, operator.at) == (True, "commit:3")  # type: ignore[attr-defined]
+
+
+def test_arguments_may_be_mapped() -> None:
+    with DAG("d"):
+        mapped = BackupOperator.partial(task_id="b", archive="shop", kind="changes").expand(source=["a", "b"])
+    assert mapped.partial_kwargs["kind"] == "changes"
+    with DAG("e"), pytest.raises(TypeError, match="kinds"):
+        BackupOperator.partial(task_id="b", archive="shop", kinds="changes")
+
+
+def test_an_argument_that_is_needed_is_asked_for() -> None:
+    with DAG("d"), pytest.raises(TypeError, match="to"):
+        MigrateOperator(task_id="m", archive="shop")
 
 
 @pytest.mark.parametrize(
@@ -38,12 +88,6 @@ from holdfast_airflow.spans import span
 )
 def test_a_string_is_one_word_and_a_template_of_a_list_is_a_list(given: Any, words: list[str]) -> None:
     assert listed(given, "tables") == words
-
-
-@pytest.mark.parametrize("given", [["a.b", 7], [None], [""], 7, {"a.b": 1}, "[1, 2]", "[7]"])
-def test_what_is_no_list_of_words_is_refused_by_name(given: Any) -> None:
-    with pytest.raises(UsageError, match="tables"):
-        listed(given, "tables")
 
 
 def test_numbers_and_lengths_of_time_may_be_words() -> None:

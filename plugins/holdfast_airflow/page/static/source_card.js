@@ -3,8 +3,8 @@
 import { Chosen } from "./chosen.js";
 import { airflowLink, el, table } from "./dom.js";
 import { Line } from "./line.js";
-import { badge } from "./list.js";
-import { dagOf, startButton } from "./start.js";
+import { badge } from "./archive_list.js";
+import { startButtons } from "./start.js";
 import { ago, count, moment, size, span } from "./words.js";
 
 const STATES = { success: "good", failed: "failed" };
@@ -35,7 +35,7 @@ export class SourceCard {
     const drill = now?.drills.find((entry) => entry.source === this.name && entry.state === "succeeded");
     this.element.className = `card verdict ${source.state.replace(" ", "-")}`;
     this.head.replaceChildren(el("h3", null, this.name), badge(source.state));
-    keep(this.actions, described, ["backup", "changes"], () => (described.sources.length > 1 ? startButton(described, "Back up now", dagOf(described, "changes", "backup"), { source: this.name }) : null));
+    keep(this.actions, described, ["backup", "changes", "restore_drill"], () => described.sources.length > 1 && startButtons(described, { source: this.name }));
     this.body.replaceChildren(...[reasons(source.reasons), facts(source, record, drill, at), days(described.days[this.name] ?? [])].filter(Boolean));
     this.drawLine(described, now, source.facts.restorable_to);
     this.drawBackups((now?.backups ?? described.backups)[this.name] ?? [], at);

@@ -1,27 +1,23 @@
-"""Operators' arguments and forms' fields, from a request's options."""
+"""Arguments of operators: the options of their requests, and lengths of time."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Param
+from holdfast.common.errors import UsageError
+from holdfast.common.units import parse_span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from airflow.sdk import DAG
 
     from holdfast.operations.requests.base import OptionField, Request
 
 
 def add_arguments(operator: type[Any], request_type: type[Request], defaults: Mapping[str, Any]) -> None:
-    """Add an argument of the operator for each option.
-
-    Each is a template field with a line of documentation.
-
-    An argument that the class has already stays as it is.
+    """Add a documented template field for each option, unless the operator has it.
 
     :param defaults: of arguments, where they are not those of the request.
     """
@@ -40,30 +36,6 @@ def request_of(operator: Any, request_type: type[Request]) -> Any:
     :raises UsageError: an option has no such value; says which it may have.
     """
     return request_type.given(**{field.name: getattr(operator, field.operator) for field in _fields(request_type)})
-
-
-def form_of(request_type: type[Request], **defaults: Any) -> dict[str, Param]:
-    """Return the fields of a form for the options of a request, by name.
-
-    :param defaults: of fields, where they are not those of the request.
-    """
-    offered = [field for field in request_type.options() if field.option.is_in_form]
-    params = {field.word: defaults.get(field.word, _form_default(field)) for field in offered}
-    return {
-        field.word: Param(
-            params[field.word], **_schema(field, may_be_empty=field.is_optional and params[field.word] is None)
-        )
-        for field in offered
-    }
-
-
-def from_form(dag: DAG, request_type: type[Request]) -> dict[str, Any]:
-    """Return the arguments of an operator that a form's fields give."""
-    return {
-        field.operator: dag.param(field.word)
-        for field in request_type.options()
-        if field.option.is_in_form and field.operator
-    }
 
 
 def _fields(request_type: type[Request]) -> list[OptionField]:
@@ -96,27 +68,34 @@ def _taking(init: Callable[..., None], fields: list[OptionField], defaults: Mapp
     return take
 
 
-def _form_default(field: OptionField) -> Any:
-    return [] if field.kind is tuple else field.default
+Span = timedelta | str | float
+"""A length of time: as such, in words such as `90 min`, or in seconds; a template may give either of the last two."""
 
 
-def _schema(field: OptionField, *, may_be_empty: bool) -> dict[str, Any]:
-    """Return the JSON schema of a form's field.
+def span(given: Span) -> timedelta:
+    """Return a length of time.
 
-    With null, since the form marks a field as required that has no such type.
+    :raises UsageError: the words say none, or the seconds are below 0 or too many.
     """
-    option = field.option
-    schema: dict[str, Any] = {
-        "title": option.title or field.word.replace("_", " ").capitalize(),
-        "description": option.help,
-    }
-    if field.choices:
-        schema["enum"] = [*([None] if may_be_empty else []), *field.choices]
-    elif field.kind is tuple:
-        schema |= {"type": ["null", "array"], "items": {"type": "string", "minLength": 1}}
-    else:
-        name = {bool: "boolean", int: "integer", str: "string"}[field.kind]
-        schema["type"] = ["null", name] if may_be_empty else name
-    if option.least is not None:
-        schema["minimum"] = option.least
-    return schema | dict(option.schema)
+    if isinstance(given, timedelta):
+        return given
+    try:
+        seconds = float(given)
+    except ValueError:
+        return parse_span(str(given))
+    if not 0 <= seconds <= timedelta.max.total_seconds():
+        raise UsageError(f"{given} is no number of seconds")
+    return timedelta(seconds=seconds)
+
+
+def check_spans(**given: object) -> None:
+    """Refuse arguments that are no lengths of time, when the DAG is parsed; templates pass.
+
+    :param given: the arguments by name; those of other types, such as another task's result, are left alone.
+    """
+    for name, value in given.items():
+        if isinstance(value, int | float) or (isinstance(value, str) and "{{" not in value and "{%" not in value):
+            try:
+                span(value)
+            except UsageError as error:
+                raise UsageError(f"{name}: {error}") from None
