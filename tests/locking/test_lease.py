@@ -154,11 +154,21 @@ def test_the_renewer_ends_when_the_lock_is_lost(store: MemoryStore) -> None:
 
 
 @pytest.mark.forks
-def test_a_forked_child_holds_nothing_and_releases_nothing() -> None:
+def test_a_forked_child_holds_nothing_and_asks_nothing_of_a_lease_that_another_thread_was_in() -> None:
     store = MemoryStore()
     store.after = lambda request: store.time.sleep(0.001)
     with RWLock(store, "r").write(wait=0) as lease:
         lease.token()
+        inside, leave = threading.Event(), threading.Event()
+
+        def hold_guard() -> None:
+            with lease._guard:
+                inside.set()
+                leave.wait(10)
+
+        thread = threading.Thread(target=hold_guard)
+        thread.start()
+        assert inside.wait(10)
         child = os.fork()
         if child == 0:
             store.forget()
@@ -170,34 +180,10 @@ def test_a_forked_child_holds_nothing_and_releases_nothing() -> None:
                     refused += f"locked by process {os.getppid()}" in str(error)
             lease.release()  # as leaving its block would
             os._exit(0 if refused == 3 and store.requests == [] else 1)
+        leave.set()
+        thread.join()
         assert os.waitpid(child, 0)[1] == 0
         lease.check()
-
-
-@pytest.mark.forks
-def test_a_forked_child_asks_nothing_of_a_lease_that_another_thread_was_in() -> None:
-    lease = RWLock(MemoryStore(), "r").write(wait=0, renew=False)
-    inside, leave = threading.Event(), threading.Event()
-
-    def hold_guard() -> None:
-        with lease._guard:
-            inside.set()
-            leave.wait(10)
-
-    thread = threading.Thread(target=hold_guard)
-    thread.start()
-    assert inside.wait(10)
-    child = os.fork()
-    if child == 0:
-        lease.release()
-        try:
-            lease.check()
-        except LockLost:
-            os._exit(0)
-        os._exit(1)
-    leave.set()
-    thread.join()
-    assert os.waitpid(child, 0)[1] == 0
 
 
 # The warning of a holder.

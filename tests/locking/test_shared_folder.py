@@ -40,6 +40,13 @@ def test_what_is_put_is_listed_read_touched_and_deleted(folder: SharedFolder) ->
         folder.get(info.key)
 
 
+@pytest.mark.parametrize("key", ["../elsewhere/WRIT.1", "locks/../../WRIT.1", "/elsewhere/WRIT.1"])
+def test_a_key_that_leads_out_of_the_folder_is_refused(folder: SharedFolder, key: str) -> None:
+    for act in (folder.get, folder.delete, lambda key: folder.put(key, b""), lambda key: folder.touch(key, b"")):
+        with pytest.raises(StoreDenied, match="is outside of"):
+            act(key)
+
+
 @pytest.mark.parametrize(
     ("number", "reading", "writing"),
     [

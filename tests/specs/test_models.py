@@ -67,7 +67,6 @@ QUICK = {
     "each entry is committed once",
     "the result exists before its entry",
     "what has succeeded does not fail",
-    "a failure moves no pointer",
     "who is lost does not count",
     "success is an entry",
     "an addition is an entry",

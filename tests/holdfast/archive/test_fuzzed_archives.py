@@ -54,7 +54,7 @@ def check(original: Original, seeds: range, runner: Runner, place: Path) -> None
     assert faults == [], "\n".join(faults)
 
 
-@pytest.mark.parametrize("kind", ["clear", "encrypted"])
+@pytest.mark.parametrize("kind", ["clear", pytest.param("encrypted", marks=pytest.mark.exhaustive)])
 def test_a_whole_archive_has_no_fault(made: dict[str, Original], runner: Runner, tmp_path: Path, kind: str) -> None:
     case = Case(made[kind], 0, tmp_path / "whole", runner, mutates=0, writes=True)
     assert case.run() == []

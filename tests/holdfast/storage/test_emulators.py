@@ -63,11 +63,12 @@ def test_a_shared_access_signature_opens_what_it_allows(
         ("own", "127.0.0.1", 1, None),
         ("other", "127.0.0.1", 1, r"certificates in REQUESTS_CA_BUNDLE\.$"),
         pytest.param("own", "127.0.0.1", -1, "has expired: have it renewed", marks=pytest.mark.exhaustive),
-        (
+        pytest.param(
             "own",
             "blobs.example",
             1,
             "for another name: write the name that it is for into AZURE_STORAGE_SERVICE_ENDPOINT",
+            marks=pytest.mark.exhaustive,
         ),
     ],
     ids=["good", "by nobody known", "expired", "of another name"],

@@ -350,6 +350,8 @@ LONG = frozenset(
         "a writer and a reader, two answers lost",
         "a reader and a writer, two answers lost",
         "a reader and a writer, two requests refused",
+        "a writer and a reader, two requests refused",
+        "a writer that renews and a reader, 13 s pass in two steps, one request refused",
         "a writer and two readers, undisturbed",
         "three writers that try once, patiently",
         "three writers, one dies",

@@ -19,7 +19,7 @@ from holdfast.archive.maintenance.truncation import TruncationPlan, plan_truncat
 from holdfast.common.errors import HoldfastError, RefusedError, UsageError
 from locking import LockLost
 from tests.support.archives.backups import SOURCE, Backups
-from tests.support.archives.truncating import check_truth
+from tests.support.archives.truncating import check_truth, content
 
 
 def follow(made: Backups, *steps: str) -> None:
@@ -137,6 +137,23 @@ def test_a_block_that_stands_for_several_stays_while_one_of_them_is_needed() -> 
     check_truth(made)
     made.release(next(iter(made.state.holds)))
     assert stays(made, "last=1") == ["b4", "b7", "b9"]
+
+
+def test_a_position_without_sequences_of_its_own_keeps_what_tells_the_next() -> None:
+    made = followed("changes")
+    made.write(1, 2)
+    made.changes(is_cut=False, with_sequences=False)
+    made.write(1, 2)
+    made.changes(is_cut=False)
+    made.write(1, 2)
+    made.changes(is_cut=False)
+    made.full(opened=True)
+    held = made.moment("commit:3")
+    made.hold(held)
+    before = content(made, held)
+    assert stays(made, "last=1") == ["b1", "b2", "b3", "b4", "b6"]
+    made.remove(*planned(made, "last=1").removed)
+    assert content(made, made.moment("commit:3")) == before
 
 
 def test_a_moment_that_is_held_can_be_asked_for_by_its_time() -> None:

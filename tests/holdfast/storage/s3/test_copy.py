@@ -12,6 +12,7 @@ from holdfast.archive.files.data_files import write_bytes
 from holdfast.archive.files.transfer import send_file
 from holdfast.common.errors import DamagedError
 from holdfast.storage import open_store
+from holdfast.storage.contract.patience import Patience
 from holdfast.storage.s3.store import S3Store
 from locking.store import ObjectExists, ObjectNotFound
 from tests.support.stores.fake_s3 import BUCKET, CUT, FakeS3, Fault, running_fake_s3
@@ -91,7 +92,7 @@ def test_a_key_that_is_taken_keeps_what_it_has(server: FakeS3, near: S3Store) ->
 def test_a_server_that_does_not_copy_is_not_asked_again_and_one_that_has_no_time_is(
     server: FakeS3, near: S3Store, fault: Fault, again: bool, step: str
 ) -> None:
-    far = S3Store(BUCKET, "far")
+    far = S3Store(BUCKET, "far", patience=Patience(5.0, 30.0, attempts=1))
     server.judge = lambda number, request: fault if step in request.query else None
     assert not far.copy_from(near, "data/a", len(BODY), SHA256)
     assert not server.parts

@@ -114,24 +114,24 @@ def test_what_is_locked_by_its_bucket_stays_though_the_server_does_not_say_until
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[tuple[FakeS3, S3Store]]:
+def running() -> Iterator[FakeS3]:
     with running_fake_s3() as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", server.endpoint)
         patch.setenv("AWS_REGION", "us-east-1")
         patch.setenv("AWS_ACCESS_KEY_ID", "key")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-        yield server, S3Store(BUCKET, listing_is_ordered=True, patience=Patience(5.0, 30.0, attempts=1))
+        yield server
 
 
 @pytest.fixture
-def fake(running: tuple[FakeS3, S3Store]) -> FakeS3:
-    running[0].reset()
-    return running[0]
+def fake(running: FakeS3) -> FakeS3:
+    running.reset()
+    return running
 
 
 @pytest.fixture
-def store(running: tuple[FakeS3, S3Store]) -> S3Store:
-    return S3Store(BUCKET, listing_is_ordered=True)
+def store(running: FakeS3) -> S3Store:
+    return S3Store(BUCKET, listing_is_ordered=True, patience=Patience(5.0, 30.0, attempts=1))
 
 
 def test_a_thousand_go_with_one_request_that_carries_a_checksum_all_servers_know(
