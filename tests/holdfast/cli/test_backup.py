@@ -20,7 +20,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def run_job(archive: ArchiveContext, request: Request, **more: Any) -> dict[str, Any]:
         given[:] = request.to_arguments()
-        return {"commit": 1, "rows": 0, "tables": 0, "bytes": 0, "restorable_to": "now"}
+        return {"commit": 1, "kind": "full", "rows": 0, "tables": 0, "bytes": 0, "restorable_to": "now"}
 
     monkeypatch.setattr("holdfast.cli.backup.run_job", run_job)
     return given
