@@ -64,7 +64,8 @@ def needs_spark(archive: Archive, address: Address, request: BackupRequest, *, o
     known = newest_with_stream(archive.state, request.source)
     if request.kind != "full" and request.restart != "now" and known is not None:
         return False
-    return choose_executor("backup", database_bytes=database_bytes(address), on_cluster=on_cluster).executor == "spark"
+    size = None if on_cluster else database_bytes(address)
+    return choose_executor("backup", database_bytes=size, on_cluster=on_cluster).executor == "spark"
 
 
 def run_to_the_end(

@@ -119,6 +119,7 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed_pipes: None) -
         yield SimpleNamespace(snapshot=snapshot, why_gone=lambda: gone.pop() if gone else "")
 
     monkeypatch.setattr("holdfast.operations.backup_run.hold_snapshot", hold_snapshot)
+    monkeypatch.setattr("holdfast.operations.backup_run.database_bytes", lambda address: 1 << 40)
     monkeypatch.setattr("holdfast.operations.backup_run.decide", lambda *_: Decision())
     monkeypatch.setattr("holdfast_airflow.operators.job.check_java", lambda: None)  # it starts Java each time
     with answering() as name:

@@ -18,6 +18,7 @@ from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferred
 
 from holdfast.archive import Archive
 from holdfast.archive.locks import HeldLocks
+from holdfast.operations.executor_choice import FORCED_VARIABLE
 from holdfast.operations.job_process import process_start
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
@@ -39,6 +40,12 @@ from locking import RWLock
 from tests.support.airflow.operators import PASSWORD, FakeSpark, backup, locks_of, run
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No database is asked how large it is."""
+    monkeypatch.setenv(FORCED_VARIABLE, "spark")
 
 
 @contextmanager
