@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from holdfast.archive.format.checkpoint import read_newest, write_checkpoint
-from holdfast.archive.format.claim import claim_commit
+from holdfast.archive.format.claim import claim, claim_commit
 from holdfast.archive.format.commit_folder import CommitFolder, TipVoidedError
 from holdfast.archive.format.commits import COMMITS, commit_key
 from holdfast.archive.format.last_seen import (
@@ -41,7 +41,7 @@ from holdfast.storage.contract.object_store import check_new_document
 from holdfast.storage.encryption.signing_key import missing_key
 from locking.one_line import line_logger
 from locking.runtime import SYSTEM
-from locking.store import ObjectExists, ObjectNotFound, StoreError
+from locking.store import ObjectNotFound, StoreError
 from locking.terms import Terms
 
 if TYPE_CHECKING:
@@ -115,10 +115,8 @@ class Archive:
             min_reader=max(number, _signed_since(store)),
             writer=WRITER,
         )
-        try:
-            store.create(IDENTITY_KEY, identity.to_bytes())
-        except ObjectExists as error:
-            raise UsageError(f"{store.url} has just become an archive by somebody else's hand") from error
+        if claim(store, IDENTITY_KEY, identity.to_bytes()) != identity.to_bytes():
+            raise UsageError(f"{store.url} has just been made an archive by another command")
         if (before := read_seen(place_of(store))) is not None and before.sequence:
             logger.warning("This machine has seen %s at %s: it is gone.", before, store.url)
         begin_seen(place_of(store), identity, before)

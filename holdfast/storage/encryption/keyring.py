@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from holdfast.common.errors import DamagedError, HoldfastError, RefusedError, UsageError
 from holdfast.storage.encryption.key_source import find_key, shown
 from holdfast.storage.encryption.sealing import KEY_BYTES, KEY_ID_BYTES, DataKey
-from locking.store import MOST_OBJECTS, ObjectExists, ObjectNotFound, StoreUnavailable
+from locking.store import MOST_OBJECTS, ObjectExists, ObjectNotFound, StoreOutcomeUnknown, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 KEYS = "keys/"
 _NAME = re.compile(rf"{KEYS}[0-9]{{8}}\.json")
 _LOOKS = 5
+_TRIES = 5  # at a document that the store gives no answer to
 _NONCE_BYTES = 12
 
 
@@ -181,13 +183,19 @@ def _next_number(store: ObjectStore, before: RingDocument) -> int:
 
 
 def store_document(store: ObjectStore, document: RingDocument) -> None:
-    """Write a ring; RefusedError: there is one of its number."""
-    try:
-        store.create(document.name, document.model_dump_json(indent=2).encode() + b"\n")
-    except ObjectExists:
-        raise RefusedError(
-            f"another command has just made {document.name} in {store.url}: see 'holdfast key show'"
-        ) from None
+    """Write a ring, however often the store gives no answer; RefusedError: there is another one of its number."""
+    body = document.model_dump_json(indent=2).encode() + b"\n"
+    for attempt in Retrying(
+        retry=retry_if_exception_type(StoreOutcomeUnknown), stop=stop_after_attempt(_TRIES), reraise=True
+    ):
+        with attempt:
+            try:
+                store.create(document.name, body)
+            except ObjectExists:
+                if store.get(document.name) != body:
+                    raise RefusedError(
+                        f"another command has just made {document.name} in {store.url}: see 'holdfast key show'"
+                    ) from None
 
 
 def _make(

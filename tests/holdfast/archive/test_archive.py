@@ -57,6 +57,16 @@ def test_an_archive_is_not_created_among_other_objects(store: ObjectStore) -> No
         Archive.create(store, name="shop")
 
 
+@pytest.mark.parametrize("script", [["lost"], ["never"], ["never", "lost"]])
+def test_a_lost_reply_makes_no_archive_twice(
+    store: ObjectStore, script: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(store), "probe_create_if_absent", lambda store: True)
+    monkeypatch.setattr(store, "create", FaultyCreates(open_store(store.url), script).create)
+    made = Archive.create(store, name="shop")
+    assert made.identity == Archive.open(open_store(store.url)).identity
+
+
 def test_a_store_without_atomic_create_is_refused(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(store), "probe_create_if_absent", lambda self: False)
     with pytest.raises(RefusedError, match="If-None-Match"):

@@ -6,14 +6,15 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from holdfast.archive import Archive
 from holdfast.common.errors import DamagedError, HoldfastError, RefusedError, UsageError
-from holdfast.storage import FolderStore, SealedStore, open_store
-from holdfast.storage.encryption.keyring import renew_ring
+from holdfast.storage import FolderStore, ObjectStore, SealedStore, open_store
+from holdfast.storage.encryption.keyring import RingDocument, renew_ring, store_document
+from tests.support.stores.lossy_store import FaultyCreates
 
 
 def ring_of(place: Path, number: int = 1) -> dict[str, Any]:
@@ -51,6 +52,16 @@ def test_who_can_write_to_the_store_cannot_make_an_old_data_key_the_newest(store
         (place / "keys" / "00000003.json").write_text(json.dumps(found | change))
         with pytest.raises(DamagedError, match=r"keys/00000003.json in .* is damaged"):
             Archive.open(open_store(str(place), store.key))
+
+
+@pytest.mark.parametrize("script", [["lost"], ["never"], ["late"], ["never", "lost"]])
+def test_a_lost_reply_makes_no_keys_twice(store: SealedStore, place: Path, tmp_path: Path, script: list[str]) -> None:
+    document = RingDocument.model_validate(ring_of(place))
+    target = FolderStore(tmp_path / "target")
+    store_document(cast(ObjectStore, FaultyCreates(target, script)), document)
+    assert RingDocument.model_validate_json(target.get(document.name)) == document
+    with pytest.raises(RefusedError, match="another command has just made"):
+        store_document(target, document.model_copy(update={"ring": "another"}))
 
 
 def test_what_else_lies_beside_the_keys_is_none(store: SealedStore, place: Path) -> None:
