@@ -288,6 +288,7 @@ reset role;
 set search_path = pg_catalog;
 create table super.b (id int check (id > 0));
 create index super_b_large on super.b (id) where id > 5;
+insert into super.b values (1), (9);
 """
 """Where a setting stayed, a superuser's condition would have another operator."""
 
@@ -380,28 +381,14 @@ def without_check(lines: list[str]) -> str:
     )
 
 
+@pytest.mark.parametrize("script", [REPLACING, OTHERS_ROWS, SETTINGS], ids=["function", "rows", "setting"])
 @pytest.mark.usefixtures("server")
-def test_the_owner_of_a_schema_replaces_nothing_in_it(
-    create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob
+def test_code_of_an_owner_changes_nothing_of_others_while_it_is_restored(
+    script: str, create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob
 ) -> None:
     source = create_on(major)
     with connect(source) as session:
-        session.execute((TAKE + REPLACING).replace("{source}", source.database).encode())
-    assert run_backup(source)[0] == 0
-    target = create_on(major)
-
-    assert run_restore(target)[0] == 0
-
-    assert schema_of(target) == schema_of(source)
-
-
-@pytest.mark.usefixtures("server")
-def test_code_of_one_owner_changes_no_rows_of_another(
-    create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob
-) -> None:
-    source = create_on(major)
-    with connect(source) as session:
-        session.execute((OF_SUPERUSER + TAKE + OTHERS_ROWS).replace("{source}", source.database).encode())
+        session.execute((OF_SUPERUSER + TAKE + script).replace("{source}", source.database).encode())
     assert run_backup(source)[0] == 0
     target = create_on(major)
 
@@ -409,22 +396,6 @@ def test_code_of_one_owner_changes_no_rows_of_another(
 
     assert code == 0, record.error
     assert hashes(target) == hashes(source)
-    assert schema_of(target) == schema_of(source)
-
-
-@pytest.mark.usefixtures("server")
-def test_a_setting_that_code_makes_gives_no_definition_another_meaning(
-    create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob
-) -> None:
-    source = create_on(major)
-    with connect(source) as session:
-        session.execute((OF_SUPERUSER + TAKE + SETTINGS).replace("{source}", source.database).encode())
-        session.execute("insert into super.b values (1), (9)")
-    assert run_backup(source)[0] == 0
-    target = create_on(major)
-
-    assert run_restore(target)[0] == 0
-
     assert schema_of(target) == schema_of(source)
 
 
