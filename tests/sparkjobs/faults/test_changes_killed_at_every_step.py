@@ -130,15 +130,15 @@ ADVANCE, PEEK = "pg_replication_slot_advance", "pg_logical_slot_peek_binary_chan
 
 OF_CHANGES = (
     Kill(1, "ALTER PUBLICATION", "after"),
+    Kill(2, "create commits/"),
     Kill(3, ADVANCE),
     Kill(1, "CREATE_REPLICATION_SLOT", "after"),
     Kill(4, "create commits/", "after"),
 )
 """What a backup of changes does that something could depend on: a step for each thing that it may leave behind.
 
-That is a table of the publication that no commit knows, a commit behind which the log is not let go, a slot that nobody
-knows, and a run whose last commit, with the snapshot of a table, was made and not told. Files without a commit are left
-in packs, and by drivers, below.
+That is a table of the publication that no commit knows, a window without its commit, a commit behind which the log is
+not let go, a slot that nobody knows, and a run whose last commit, with the snapshot of a table, was made and not told.
 """
 
 
