@@ -11,7 +11,7 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.sql import ident, literal
 from tests.attacks.test_store_writer import EVIL, PLAIN, WIDE, assert_harmless
-from tests.support.jobs.command import Finished, RunCommand, run
+from tests.support.jobs.command import Finished
 from tests.support.jobs.command_here import run_here
 
 pytestmark = pytest.mark.service
@@ -34,22 +34,22 @@ def objects(name: str) -> tuple[str, ...]:
     )
 
 
-def session_of(place: Path, database: Address, target: Address, run: RunCommand) -> list[Finished]:
+def session_of(place: Path, database: Address, target: Address) -> list[Finished]:
     """Return what the commands of one source's life say."""
     archive = str(place / "archive")
     source = ("--source", database.url)
-    assert run("init", archive).code == 0
+    assert run_here("init", archive).code == 0
     return [
-        run("source", "check", database.url, address=database, more=WIDE),
-        run("source", "setup", database.url, "--role", "postgres", address=database, more=WIDE),
-        run("backup", archive, *source, "--kind", "full", address=database, more=WIDE),
-        run("backup", archive, *source, "--kind", "full", "--tables", "*.*", address=database, more=WIDE),
-        run("points", archive, "--tables", "*", more=WIDE),
-        run("query", archive, "select * from information_schema.tables", more=WIDE),
-        run("restore", archive, "--to", target.url, "--dry-run", address=target, more=WIDE),
-        run("restore", archive, "--to", target.url, address=target, more=WIDE),
-        run("restore", archive, "--to", target.url, address=target, more=WIDE),
-        run("verify", archive, more=WIDE),
+        run_here("source", "check", database.url, address=database, more=WIDE),
+        run_here("source", "setup", database.url, "--role", "postgres", address=database, more=WIDE),
+        run_here("backup", archive, *source, "--kind", "full", address=database, more=WIDE),
+        run_here("backup", archive, *source, "--kind", "full", "--tables", "*.*", address=database, more=WIDE),
+        run_here("points", archive, "--tables", "*", more=WIDE),
+        run_here("query", archive, "select * from information_schema.tables", more=WIDE),
+        run_here("restore", archive, "--to", target.url, "--dry-run", address=target, more=WIDE),
+        run_here("restore", archive, "--to", target.url, address=target, more=WIDE),
+        run_here("restore", archive, "--to", target.url, address=target, more=WIDE),
+        run_here("verify", archive, more=WIDE),
     ]
 
 
@@ -60,32 +60,21 @@ def _filled(database: Address, statements: Sequence[str]) -> Address:
     return database
 
 
-def check(runner: RunCommand, tmp_path: Path, create: Callable[..., Address]) -> None:
-    """Compare what is shown of a hostile source with what is shown of another of the same shape."""
+def test_names_of_a_source_move_no_cursor_and_make_no_line(
+    tmp_path: Path, new_database: Callable[..., Address]
+) -> None:
+    """What is shown of a hostile source is compared with what is shown of another of the same shape."""
     shown = {}
     for name in (PLAIN, NAME):
         place = tmp_path / ("plain" if name == PLAIN else "evil")
         place.mkdir()
         statements = objects(name)
-        blocking = session_of(place, _filled(create(), statements), create(), runner)
+        blocking = session_of(place, _filled(new_database(), statements), new_database())
         (place / "archive").rename(place / "refused")
-        shown[name] = [*blocking, *session_of(place, _filled(create(), statements[:5]), create(), runner)]
+        shown[name] = [*blocking, *session_of(place, _filled(new_database(), statements[:5]), new_database())]
     assert [each.code for each in shown[NAME]] == [each.code for each in shown[PLAIN]]
     for evil, plain in zip(shown[NAME], shown[PLAIN], strict=True):
         assert_harmless(evil)
         assert len(evil.out.split("\n")) == len(plain.out.split("\n")), evil.out
         assert len(evil.err.split("\n")) == len(plain.err.split("\n")), evil.err
     assert any(r"\x1b]0;owned" in each.out + each.err for each in shown[NAME])
-
-
-def test_names_of_a_source_move_no_cursor_and_make_no_line(
-    tmp_path: Path, new_database: Callable[..., Address]
-) -> None:
-    check(run_here, tmp_path, new_database)
-
-
-@pytest.mark.exhaustive
-def test_names_of_a_source_move_no_cursor_by_the_real_command(
-    tmp_path: Path, new_database: Callable[..., Address]
-) -> None:
-    check(run, tmp_path, new_database)

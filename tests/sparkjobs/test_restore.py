@@ -198,6 +198,7 @@ def without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Mapping[str
     return {FORCED_VARIABLE: "auto", "JAVA_HOME": str(tmp_path)}
 
 
+@pytest.mark.exhaustive
 def test_a_small_restore_and_one_that_is_refused_need_no_spark(
     backed_up: None, store: ObjectStore, create_database: CreateDatabase, without_java: Mapping[str, str]
 ) -> None:

@@ -125,6 +125,7 @@ def test_more_log_than_the_bound_goes_by_spark(shop: Shop, monkeypatch: pytest.M
     assert forced.code == 0, forced.err
 
 
+@pytest.mark.exhaustive
 def test_a_transaction_older_than_the_slots_position_that_is_more_than_small_goes_by_spark(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

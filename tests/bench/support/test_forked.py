@@ -12,6 +12,7 @@ from bench.support.forked import ForkedError, run_forked
 pytestmark = [pytest.mark.forks, pytest.mark.slow]
 
 
+@pytest.mark.exhaustive
 def test_a_task_that_fails_is_told_and_the_others_are_ended() -> None:
     def fail(meet: Callable[[], None]) -> int:
         del meet

@@ -151,6 +151,7 @@ def test_each_release_has_marks_that_know_the_schema(older: PostgresServer, tmp_
             assert hashes(target) == found
 
 
+@pytest.mark.exhaustive
 def test_a_mark_behind_what_made_rows_unfit_has_these_rows_as_they_were(
     followed: Followed, new_database: NewDatabase
 ) -> None:

@@ -38,7 +38,7 @@ def shipped(name: str) -> dict[str, str]:
     raise LookupError(name)
 
 
-def settings(folder: Path, **more: str) -> dict[str, str]:
+def settings(folder: Path) -> dict[str, str]:
     """Write the shipped configuration of Spark, for this machine, and return the driver's variables."""
     (folder / "secret").write_text(SECRET)
     files = shipped("holdfast-spark")
@@ -49,9 +49,8 @@ def settings(folder: Path, **more: str) -> dict[str, str]:
         "spark.kubernetes.executor.podTemplateFile": str(folder / "executor-pod.yaml"),
         "spark.kubernetes.executor.enableApiWatcher": "false",
         "spark.kubernetes.executor.apiPollingInterval": "1s",
-        **more,
     }
-    (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in lines.items() if value))
+    (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in lines.items()))
     return {
         "SPARK_CONF_DIR": str(folder),
         "HOLDFAST_EXECUTOR": "spark",

@@ -204,6 +204,7 @@ def test_a_store_that_is_away_while_tables_are_read_fails_a_backup_in_the_jobs_o
     assert Archive.open(open_store(url)).state.sequence == 0
 
 
+@pytest.mark.exhaustive
 def test_a_backup_into_s3_that_is_killed_loses_nothing_and_the_next_one_is_whole(
     sudden: SuddenJobs, shop: Address
 ) -> None:

@@ -54,6 +54,7 @@ def test_a_compaction_and_a_backup_of_the_same_source_both_commit(shop: Shop, ad
     assert shared.damage() == ()
 
 
+@pytest.mark.exhaustive
 def test_a_restore_ends_well_whose_point_is_truncated_meanwhile_and_no_vacuum_takes_its_files(
     shop: Shop, new_database: Callable[..., Address]
 ) -> None:

@@ -278,6 +278,7 @@ reset role;
 set search_path = pg_catalog;
 create table super.b (id int check (id > 0));
 create index super_b_large on super.b (id) where id > 5;
+insert into super.b values (1), (9);
 """
 """Where a setting stayed, a superuser's condition would have another operator."""
 

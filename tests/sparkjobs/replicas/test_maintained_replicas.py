@@ -49,6 +49,7 @@ def opened(shop: Shop, name: str) -> ReplicatedArchive:
     return ReplicatedArchive.begin(shop.place(name), shop.coordination)
 
 
+@pytest.mark.exhaustive
 def test_only_the_leader_compacts_and_what_waits_for_its_quorum_is_neither_joined_nor_consolidated(used: Shop) -> None:
     with leading(opened(used, "far")), pytest.raises(BusyError, match="replica far leads"):
         compact(used.near.store)

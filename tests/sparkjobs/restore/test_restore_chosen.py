@@ -212,6 +212,7 @@ def kill(store: ObjectStore, live: Address, *options: str) -> None:
         until(lambda: all_gone(job.all), "the job to end")
 
 
+@pytest.mark.exhaustive
 def test_a_killed_restore_is_gone_on_with_as_it_was_planned(
     backed_up: None, run_restore: RunJob, create_database: CreateDatabase, store: ObjectStore, shop: Address
 ) -> None:
