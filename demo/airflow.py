@@ -241,7 +241,8 @@ class AirflowStandalone:
             "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": False,
             "CORE__SIMPLE_AUTH_MANAGER_USERS": f"{self.username}:admin",
             "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": self.home / "passwords.json",
-            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self._database}",
+            # Seconds that who writes waits for others: five are too few on a busy machine.
+            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self._database}?timeout=60",
             "API__HOST": "127.0.0.1",
             "API__PORT": port,
             "API__BASE_URL": self._url,
