@@ -168,6 +168,10 @@ def running_stage(postgres: PostgresServer, folder: Path) -> Iterator[Stage]:
             warehouse=warehouse.url,
             store=trio.coordination.url,
         )
+        # As in docker-compose.yaml: of two who write to SQLite at once, one is turned away.
+        metadata = postgres.conninfo(create_database(postgres).database).replace(
+            "postgresql:", "postgresql+psycopg:", 1
+        )
         demo, words = folder / "demo", io.StringIO()
         story = start(
             stack,
@@ -185,6 +189,8 @@ def running_stage(postgres: PostgresServer, folder: Path) -> Iterator[Stage]:
                 "PYTHONPATH": os.pathsep.join([str(folder / "settings"), str(ROOT)]),  # the policy, and this folder
                 "AIRFLOW__CORE__EXECUTOR": "tests.support.airflow.prepared_executor.PreparedExecutor",
                 "AIRFLOW__CORE__PARALLELISM": "8",
+                "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": metadata,
+                "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": metadata,
                 "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{user}:{role}" for user, role in USERS.items()),
                 # No file changes here: reading all of them again takes seven CPU seconds.
                 "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
