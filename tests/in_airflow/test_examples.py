@@ -17,19 +17,22 @@ ALONE = ["lock_each_region", "lock_one_task", "lock_tasks", "maintain", "mark_be
 
 
 @pytest.mark.beside
-def test_a_load_is_backed_up_reported_on_and_restored_and_its_files_deleted_after_the_backup(stage: Stage) -> None:
+def test_a_load_is_backed_up_reported_on_and_restored_and_its_files_deleted_after_the_next_backup(stage: Stage) -> None:
     api = stage.airflow.api
-    waiting = stage.begin("wait_for_backup")
-    stage.until_states("wait_for_backup", waiting, load="success", backed_up="running")
-    assert stage.states("wait_for_backup", waiting)["delete_files"] is None
     stage.succeeds("back_up_after_load")
     assert len(Archive.open(stage.examples).state.blocks) == 1
+    waiting = stage.begin("wait_for_backup")
     (report,) = until(lambda: api.run_ids("report_after_backup"), "the report after the backup", LIMIT_S, pause_s=0.5)
     assert stage.end("report_after_backup", report) == "success"
     assert api.xcom("report_after_backup", report, "report").startswith("2")
     stage.succeeds("restore_weekly")
     with connect(stage.empty["drill_postgres"]) as session:
         assert session.execute("select count(*) from public.orders").fetchone() == (50,)
+    stage.until_states("wait_for_backup", waiting, load="success")
+    assert stage.states("wait_for_backup", waiting)["delete_files"] is None
+    with connect(stage.warehouse) as session:
+        session.execute("insert into public.orders values (51)")
+    stage.succeeds("back_up_after_load")
     assert stage.end("wait_for_backup", waiting) == "success"
 
 
