@@ -293,7 +293,7 @@ def test_a_restore_waits_for_who_may_approve_it_and_holds_no_lock_meanwhile(mark
     rejected, approved = (api.trigger("restore_market", form) for _ in range(2))
     question, other = (until_asked(market, olga, run) for run in (rejected, approved))
     asked = olga.get(question).json()
-    assert asked["subject"] == "Restore market to latest into the database of target?"
+    assert asked["subject"] == "Restore shop to latest into the database of target?"
     assert [info for info in inspect(market.store) if info.state == "held"] == []
     seen = market.client("victor").get("/holdfast/api/archives/market").json()["active"]
     assert [each["state"] for each in seen if each["task_id"] == "approve"] == ["awaiting_input"] * 2
