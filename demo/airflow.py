@@ -102,6 +102,11 @@ class AirflowStandalone:
         return self._api
 
     @property
+    def database(self) -> str:
+        """SQLAlchemy's URL of its metadata, with the password."""
+        return self._env.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", f"sqlite:///{self._database}")
+
+    @property
     def pid(self) -> int | None:
         """Id of the process above all of Airflow's (`kill` ends them all), or None when not started."""
         return self._process.pid if self._process is not None else None
@@ -241,7 +246,7 @@ class AirflowStandalone:
             "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": False,
             "CORE__SIMPLE_AUTH_MANAGER_USERS": f"{self.username}:admin",
             "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": self.home / "passwords.json",
-            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self._database}",
+            "DATABASE__SQL_ALCHEMY_CONN": self.database,
             "API__HOST": "127.0.0.1",
             "API__PORT": port,
             "API__BASE_URL": self._url,

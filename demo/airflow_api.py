@@ -169,6 +169,11 @@ class AirflowApi:
             if len(page) < _PAGE:
                 return found
 
+    def run_ids(self, dag_id: str) -> list[str]:
+        """Return the ids of a DAG's runs, at most 100."""
+        runs = self._get(f"/api/v2/dags/{dag_id}/dagRuns", limit=_PAGE)["dag_runs"]
+        return [str(run["dag_run_id"]) for run in runs]
+
     def wait_for_dag(self, dag_id: str, *, timeout: float = 240.0) -> None:
         """Wait until Airflow has read a DAG.
 

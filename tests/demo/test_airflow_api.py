@@ -217,6 +217,11 @@ def test_dags_are_those_of_all_pages(api: AirflowApi, answers: Answers) -> None:
     assert api.dag_ids() == [*(f"a{number}" for number in range(100)), "b"]
 
 
+def test_a_dag_has_its_runs(api: AirflowApi, answers: Answers) -> None:
+    answers.to[f"{DAG}/dagRuns?limit=100"] = [(200, {"dag_runs": [{"dag_run_id": "first"}, {"dag_run_id": "b"}]})]
+    assert api.run_ids("backup_shop") == ["first", "b"]
+
+
 def test_a_dag_is_waited_for_until_airflow_has_read_it(
     api: AirflowApi, answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.mark.exhaustive
 def test_everything_holds_and_nothing_is_left_running_or_told(tmp_path: Path) -> None:
-    """In `make test`, tests/holdfast_airflow/dags/test_in_airflow.py does so in its Airflow, which is dear to start."""
+    """In `make test`, tests/in_airflow/test_demo.py does so in its Airflow, which is dear to start."""
     folder = tmp_path / "demo"
     words = io.StringIO()
     server = PostgresServer()

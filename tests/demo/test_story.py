@@ -1,4 +1,4 @@
-"""What the demo's story writes before it is played; tests/demo/test_demo.py and test_in_airflow.py play it."""
+"""What the demo's story writes before it is played; test_demo.py, here and in tests/in_airflow, plays it."""
 
 from __future__ import annotations
 

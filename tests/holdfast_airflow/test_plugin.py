@@ -59,8 +59,12 @@ def load_plugins(tmp_path: Path, *words: str, syntax: str = "glob", archives: st
 
 @pytest.mark.slow
 @pytest.mark.parametrize("syntax", ["glob", pytest.param("regexp", marks=pytest.mark.exhaustive)])
-def test_loader_executes_only_the_one_file_and_registers_the_plugin_once(tmp_path: Path, syntax: str) -> None:
+def test_loader_executes_the_one_file_alone_registers_the_plugin_once_and_imports_no_more_than_it(
+    tmp_path: Path, syntax: str
+) -> None:
     found = load_plugins(tmp_path, syntax=syntax)
+    names = ("", ".page", ".page.address", ".page.lazy", ".plugin", ".provider_info")
+    assert set(found["imported"]) <= {"holdfast", *(f"holdfast_airflow{name}" for name in names)}
     assert [name for name, _ in found["plugins"] if name != "OpenLineageProviderPlugin"] == ["holdfast"]
     assert found["errors"] == {}
     assert {name.partition(".")[0] for name in found["executed"]} == {"holdfast_plugin", "holdfast_airflow"}

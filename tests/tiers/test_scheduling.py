@@ -40,6 +40,17 @@ def test_the_tests_of_a_file_stay_together() -> None:
     ]
 
 
+def test_files_of_a_folder_that_say_so_stay_together() -> None:
+    found = plan(
+        COLLECTED,
+        dict.fromkeys(COLLECTED, 50.0),
+        splits=lambda file: False,
+        together=lambda file: file.startswith("tests/a/"),
+        last_runs={},
+    )
+    assert [unit.tests for unit in found] == [tuple(COLLECTED[:3]), tuple(COLLECTED[3:])]
+
+
 def test_a_file_that_may_be_split_is_cut_into_pieces_of_a_minute_in_their_order() -> None:
     tests = {f"x.py::{number}": seconds for number, seconds in enumerate([30.0, 20, 10, 50, 10, 100, 20])}
     found = units(tests, splits=["x.py"])

@@ -1,4 +1,4 @@
-"""Approval where the ids of Airflow's users are not their names: with FAB's auth manager."""
+"""Approval where the ids of Airflow's users are not their names: with FAB's auth manager, in an Airflow of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from demo.airflow import AirflowStandalone
 from tests.support.jobs.command import until
 
-pytestmark = pytest.mark.service
+pytestmark = [pytest.mark.service, pytest.mark.exhaustive]
 
 ROOT = Path(__file__).parents[3]
 

@@ -78,7 +78,7 @@ def once(seen: Callable[[], bool], do: Callable[[], None]) -> Iterator[None]:
 @pytest.mark.parametrize(
     "operator",
     [
-        # As a truncation, these have no tasks; in dags/test_in_airflow.py, they run inline in a real Airflow.
+        # As a truncation, these have no tasks; in tests/in_airflow, they run inline in a real Airflow.
         pytest.param(VacuumOperator(task_id="save", archive="shop"), marks=pytest.mark.exhaustive),
         TruncateOperator(task_id="save", archive="shop", keep=["last=1"]),
         pytest.param(MigrateOperator(task_id="save", archive="shop", to=2), marks=pytest.mark.exhaustive),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 ARCHIVES = """
   books:
-    url: {folder}/archive
-    encryption: {{key: "file:{key}"}}
+    url: {folder}/books
+    encryption: {{key: "file:{folder}/key"}}
     compaction: {{min_blocks: 2, min_age: 0s}}
     vacuum: {{grace: 0s}}
     deadline: {{drill: 0s}}
@@ -16,7 +16,7 @@ ARCHIVES = """
           path: {folder}/alerts
           text: "{{{{ dag.dag_id }}}}: {{{{ exception }}}}\\n{{{{ holdfast.text }}}}"
     sources:
-      shop: {{url: "{url}"}}
+      shop: {{url: "{gone}"}}
   trio:
     replicas: {{near: s3://near/trio, far: s3://far/trio, third: s3://third/trio}}
     store: "{store}"
@@ -29,6 +29,25 @@ ARCHIVES = """
     url: {folder}/accounts
     sources:
       accounts: {{url: "{accounts}"}}
+  warehouse:
+    url: {folder}/warehouse
+    sources:
+      warehouse: {{url: "{warehouse}"}}
+  market:
+    url: {folder}/market
+    approval: {{operations: [restore], within: 1h, users: [olga]}}
+    keep: {{last: 1}}
+    compaction: {{min_blocks: 2, min_age: 0s}}
+    sources:
+      shop:
+        url: "{market}"
+        objectives: {{rpo: 1d, drill_within: 7d}}
+  gone:
+    url: {folder}/gone
+    sources: {{crm: {{url: "{market}"}}}}
+  idle:
+    url: {folder}/gone
+    pool: backups
 """
 
 LOCKED_DAG = '''
@@ -62,7 +81,7 @@ from holdfast_airflow.operators import archive_lock
 def work(may_end):
     import time
     def modified():
-        (path,) = Path({url!r}, "locks", "ledger").glob("WRIT.*")
+        (path,) = Path({url!r}, "locks", {name!r}).glob("WRIT.*")
         return path.stat().st_mtime_ns
     taken = modified()
     while modified() == taken:
@@ -70,8 +89,8 @@ def work(may_end):
     while not Path(may_end).exists():
         time.sleep(0.1)
 
-with DAG("ledger", schedule=None, params={{"may_end": "/"}}) as dag:
-    with archive_lock("ledger", archive={url!r}, resource="ledger", lease=timedelta(seconds=60)):
+with DAG({name!r}, schedule=None, params={{"may_end": "/"}}) as dag:
+    with archive_lock("ledger", archive={url!r}, resource={name!r}, lease=timedelta(seconds=60)):
         work(dag.param("may_end"))
 '''
 
@@ -144,6 +163,16 @@ with DAG("reaper", schedule=None):
     ReapLocks(task_id="reap", archive={url!r})
 '''
 
+DAGS = {
+    "report": LOCKED_DAG,
+    "ledger": KEPT_DAG,
+    "ended": KEPT_DAG,
+    "interrupted": PAUSED_DAG,
+    "mapped": MAPPED_DAG,
+    "reaper": REAPER_DAG,
+}
+"""By name of file and DAG, those that take locks; `format` fills in the store's `url` and the DAG's `name`."""
+
 PROTECTED_DAG = '''
 """A migration that can be gone back before, also where it fails."""
 from airflow.sdk import DAG, task
@@ -167,8 +196,12 @@ POLICY = '''
 from datetime import timedelta
 
 def dag_policy(dag):
-    if dag.dag_id.startswith(("lock_reaper_", "objectives_")):  # which the schedule alone begins, and no test looks at
+    # What the schedule alone begins, and no test looks at.
+    if dag.dag_id.startswith(("lock_reaper_", "objectives_")):
         dag.is_paused_upon_creation = True
+    if dag.dag_id == "backup_market":
+        from airflow.providers.openlineage.utils.selective_enable import enable_lineage
+        enable_lineage(dag)
 
 def task_policy(task):
     task.retry_delay = timedelta(seconds=1)  # a sync while its replica is away would keep the next one waiting

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from pathlib import Path
+
+import sqlalchemy as sa
 
 from demo.airflow import AirflowStandalone
 from demo.airflow_api import log_line
@@ -31,18 +31,21 @@ def airflows_of(fixtures: Iterable[object]) -> list[AirflowStandalone]:
 def why_failed(airflow: AirflowStandalone) -> str:
     """Return the logs of the tries that have failed, the newest last, and the errors that Airflow itself has logged.
 
-    They come from its files, since an Airflow in trouble may not answer.
+    They come from its database and files, since an Airflow in trouble may not answer.
     """
     errors = [line for line in _lines(airflow.log_file) if re.search(r"\[(error|critical) |Error: |locked", line)]
-    return "\n".join([*_tries(airflow.home), "--- errors in Airflow's own log ---", *errors[-_ERRORS:]])
+    return "\n".join([*_tries(airflow), "--- errors in Airflow's own log ---", *errors[-_ERRORS:]])
 
 
-def _tries(home: Path) -> Iterator[str]:
+def _tries(airflow: AirflowStandalone) -> Iterator[str]:
     query = " union ".join(_FAILED.format(table=table) for table in ("task_instance", "task_instance_history"))
-    with closing(sqlite3.connect(f"file:{home / 'airflow.db'}?mode=ro", uri=True)) as database:
-        rows = database.execute(f"select * from ({query}) order by end_date desc limit {_MOST}").fetchall()
+    engine = sa.create_engine(airflow.database)
+    with engine.connect() as database:
+        newest = f"select * from ({query}) tries order by end_date desc nulls last limit {_MOST}"
+        rows = database.execute(sa.text(newest)).fetchall()
+    engine.dispose()
     for dag, run, task, index, number, state, ended in reversed(rows):
-        folder = home / "logs" / f"dag_id={dag}" / f"run_id={run}" / f"task_id={task}"
+        folder = airflow.home / "logs" / f"dag_id={dag}" / f"run_id={run}" / f"task_id={task}"
         path = folder / (f"map_index={index}" if index >= 0 else "") / f"attempt={number}.log"
         log = "\n".join(_told(line) for line in _lines(path)) or "it has no log"
         yield f"--- {dag}, run {run}, task {task}[{index}], try {number}: {state} at {ended} ---"

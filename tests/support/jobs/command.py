@@ -91,12 +91,12 @@ def run(*arguments: str, address: Address | None = None, more: Mapping[str, str]
     return finish(start(*arguments, address=address, more=more))
 
 
-def until(seen: Callable[[], Any], what: str, limit_s: float = 60.0) -> Any:
+def until(seen: Callable[[], Any], what: str, limit_s: float = 60.0, *, pause_s: float = 0.05) -> Any:
     """Return what `seen` returns once that is true; fails after a while, saying what was waited for."""
     deadline = time.monotonic() + limit_s
     while not (found := seen()):
         assert time.monotonic() < deadline, f"waited {limit_s:.0f} s in vain for {what}"
-        time.sleep(0.05)
+        time.sleep(pause_s)
     return found
 
 

@@ -1,7 +1,8 @@
 """The order in which tests run beside each other: what takes longest comes first, so that all processes end at once.
 
 A plugin of pytest that takes the place of xdist's ``--dist=loadfile``. The tests of one file stay in one process, since
-they share what is dear to make. A file that has the mark ``splits`` may be cut into pieces.
+they share what is dear to make. A file that has the mark ``splits`` may be cut into pieces; those of a folder that have
+the mark ``together`` are taken as one file.
 """
 
 from __future__ import annotations
@@ -50,11 +51,15 @@ def plan(
     estimate: Mapping[str, float],
     *,
     splits: Callable[[str], bool],
+    together: Callable[[str], bool] = lambda file: False,
     last_runs: Mapping[str, int],
 ) -> list[Unit]:
     """Put tests into units: by file, by when they were run last, and in pieces where the file says so."""
     units: list[Unit] = []
+    groups: dict[str, list[str]] = {}
     for file, tests in by_file(collection).items():
+        groups.setdefault(folder_of(file) if together(file) else file, []).extend(tests)
+    for file, tests in groups.items():
         for last_run in sorted({last_runs.get(test, 0) for test in tests}):
             alike = [test for test in tests if last_runs.get(test, 0) == last_run]
             for piece in _cut(alike, estimate) if splits(file) else [alike]:
@@ -223,7 +228,11 @@ class Conductor:
     def _arrange(self, collection: Sequence[str], estimate: Mapping[str, float]) -> list[Unit]:
         self._collected = list(collection)
         units = plan(
-            collection, estimate, splits=self._splits, last_runs=self._runs if self._deadline is not None else {}
+            collection,
+            estimate,
+            splits=lambda file: self._has_mark(file, "splits"),
+            together=lambda file: self._has_mark(file, "together"),
+            last_runs=self._runs if self._deadline is not None else {},
         )
         if reporter := self._config.pluginmanager.getplugin("terminalreporter"):
             reporter.write_line(self._forecast(units))
@@ -242,9 +251,9 @@ class Conductor:
             text += f"; of these, what was not run for longest, within {self._budget}"
         return f"{text}."
 
-    def _splits(self, file: str) -> bool:
+    def _has_mark(self, file: str, mark: str) -> bool:
         try:
-            return "pytest.mark.splits" in (self._root / file).read_text()
+            return f"pytest.mark.{mark}" in (self._root / file).read_text()
         except OSError:
             return False
 
