@@ -14,11 +14,12 @@ from contextlib import suppress
 from typing import NoReturn
 
 from holdfast.operations.ready_process import READY
+from sparkjobs.executors.without_pandas import hide_pandas
 
 
 def main() -> NoReturn:
     """Run the application that the first argument names, and end with its exit code."""
-    sys.modules["pandas"] = None  # type: ignore[assignment]  # pyarrow would import it, for a third of a second
+    hide_pandas()
     # numpy's library would start as many threads as there are cores, for nothing.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     code = 1

@@ -23,6 +23,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sparkjobs.executors.without_pandas import hide_pandas
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -167,7 +169,7 @@ def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _import() -> None:
-    sys.modules["pandas"] = None  # type: ignore[assignment]  # pyarrow would import it, for a third of a second
+    hide_pandas()
     os.environ |= _NO_THREADS
     for name in _IMPORTED:
         importlib.import_module(name)
