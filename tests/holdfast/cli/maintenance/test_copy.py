@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.storage import ObjectStore
+from holdfast.storage import ObjectStore, open_store
 from tests.support.jobs.command import RunCommand
 
 
@@ -41,6 +41,15 @@ def test_a_dry_run_copies_nothing(holdfast: RunCommand, filled: ObjectStore, to:
     done = holdfast("copy", filled.url, to, "--dry-run", "--json")
     assert (done.value["files"], done.value["commits"], done.value["dry_run"]) == (2, 1, True)
     assert not Path(to).exists()
+
+
+def test_damaged_files_are_replaced_where_they_are_read(holdfast: RunCommand, filled: ObjectStore, to: str) -> None:
+    holdfast("copy", filled.url, to, "--json")
+    key = filled.list("data/").objects[0].key
+    open_store(to).put(key, bytes(filled.head(key).size))
+    assert holdfast("verify", to, "--deep", "--json").code == 4
+    assert "1 of them in place of damaged ones" in holdfast("copy", filled.url, to, "--deep").out
+    assert holdfast("verify", to, "--deep", "--json").code == 0
 
 
 def test_archives_may_be_named(

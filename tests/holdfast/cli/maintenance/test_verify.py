@@ -67,6 +67,12 @@ def test_what_damage_costs_is_told(holdfast: RunCommand, filled: ObjectStore) ->
     assert done.value["damage"][0].endswith("needed for shop_db at 2026-03-01T12:00:00.000000Z (commit:1)")
 
 
+def test_only_what_is_new_is_looked_at_where_that_is_wanted(holdfast: RunCommand, filled: ObjectStore) -> None:
+    files = [holdfast("verify", filled.url, "--new", "--json").value["files"] for _ in range(2)]
+    assert files == [2, 0]
+    assert holdfast("verify", filled.url, "--json").value["files"] == 2
+
+
 @pytest.mark.parametrize("options", [["--budget", "1 GB"], ["--within", "30d"], ["--spark"]])
 def test_how_much_is_read_can_be_said_only_where_files_are_read(
     holdfast: RunCommand, filled: ObjectStore, options: list[str]
