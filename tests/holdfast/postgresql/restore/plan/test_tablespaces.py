@@ -40,9 +40,11 @@ def test_a_plan_without_tablespaces_names_each_that_it_leaves_once() -> None:
 def session(address: Address) -> Iterator[Any]:
     with connect(address) as opened:
         opened.execute("set allow_in_place_tablespaces = on")
-        opened.execute("create tablespace choice_fast location ''; create role choice_maker")
+        opened.execute("create tablespace choice_fast location ''")
+        opened.execute("create role choice_maker")
         yield opened
-        opened.execute("reset role; drop tablespace choice_fast; drop role choice_maker")
+        opened.execute("reset role; drop role choice_maker")
+        opened.execute("drop tablespace choice_fast")
 
 
 @pytest.mark.service
