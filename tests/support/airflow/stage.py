@@ -168,7 +168,8 @@ def running_stage(postgres: PostgresServer, folder: Path) -> Iterator[Stage]:
             warehouse=warehouse.url,
             store=trio.coordination.url,
         )
-        # As in docker-compose.yaml: of two who write to SQLite at once, one is turned away.
+        # As in docker-compose.yaml. With SQLite, the API server of Airflow 3.3 hangs until SQLite's time-out where a
+        # person's request writes during a task's: it commits its audit log in the event loop (log_action).
         metadata = postgres.conninfo(create_database(postgres).database).replace(
             "postgresql:", "postgresql+psycopg:", 1
         )
