@@ -93,7 +93,7 @@ def test_what_a_replica_has_executed_stays_known_while_it_is_made_anew(
     two.sync("near")
     two.lose("far")
 
-    def die(*given: object) -> None:
+    def die(*given: object, **more: object) -> None:
         raise InterruptedError
 
     with monkeypatch.context() as patch:
