@@ -95,6 +95,8 @@ def test_an_archive_is_looked_at_with_the_states_of_its_locks_owners(page: Brows
     scheduler = DatabaseScheduler(page.airflow.session)
     assert (scheduler.run_state("nightly", "r1"), scheduler.run_state("nightly", "r2")) == ("failed", None)
     assert (scheduler.is_paused("nightly"), scheduler.is_paused("gone")) == (False, False)
+    states = [scheduler.task_state("nightly", "r1", "save", index) for index in (-1, 3, 4)]
+    assert states == ["failed", "success", None]
     [lock] = told["locks"]
     assert (lock["resource"], lock["airflow_state"]) == ("maintenance", "failed")
     assert told["record"]["name"] == told["entry"]["archive"] == "shop"
