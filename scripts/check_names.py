@@ -15,12 +15,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PRODUCT = ("holdfast", "locking", "plugins/holdfast_airflow", "sparkjobs")
 
-DOORS = 69
+DOORS = 54
 WORDS = {
-    "told": 102,
-    "wish": 59,
-    "anew": 45,
-    "nobody|somebody|whoever|whatever": 202,
+    "told": 26,
+    "wish": 0,
+    "anew": 23,
+    "nobody|somebody|whoever|whatever": 92,
 }
 
 
