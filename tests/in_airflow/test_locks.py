@@ -28,7 +28,8 @@ def test_lock_of_a_run_is_waited_for_held_over_its_tasks_and_released(stage: Sta
         stage.until_states("report", run_id, lock="deferred")
     assert stage.end("report", run_id) == "success"
     assert "a person reads it" in api.task_log("report", run_id, "lock")
-    assert api.xcom("report", run_id, "look") == [["report", "W", "run", run_id]]
+    # Other scenarios hold locks of their own beside it.
+    assert ["report", "W", "run", run_id] in api.xcom("report", run_id, "look")
     assert stage.states("report", run_id) == {"lock": "success", "look": "success", "unlock": "success"}
     assert locks_on(stage, "report") == []
 

@@ -144,7 +144,7 @@ def recover(
                 work.open_target(check)
                 try:
                     files, size, kept = work.bring(deep=deep, check=check_both)
-                except (DamagedError, StoreError) as error:
+                except (DamagedError, LockError, StoreError) as error:
                     if why := _why_unreadable(origin, archive, chosen):
                         raise vanished(why) from error
                     raise
