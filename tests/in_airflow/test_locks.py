@@ -70,7 +70,7 @@ def test_lock_of_a_run_whose_dag_is_paused_goes_and_its_work_is_not_done_without
     assert {states.pop(task) for task in ("keep_lock", "second")} == {"failed"}
     assert set(states.values()) == {"success"}
     kept = api.task_log(dag, run_id, "keep_lock")
-    assert "did not start the task that keeps the lock in time: its DAG was paused" in kept
+    assert "did not start the task that keeps the lock in time: its DAG was paused" in kept, kept
     log = api.task_log(dag, run_id, "second")
     assert "So this task was not begun. Clear it to run it under a new lock" in log
     assert "at work without a lock" not in log
