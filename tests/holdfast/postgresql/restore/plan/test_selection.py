@@ -131,3 +131,19 @@ def test_an_entry_that_names_two_relations_belongs_to_the_one_that_its_sql_names
     server = entry(60, "SERVER", "far")
     mapping = entry(61, "USER MAPPING", "USER MAPPING ann SERVER far")
     assert select(entries=(*ENTRIES, server, mapping)).owner(mapping) is server
+
+
+def test_what_the_target_has_is_neither_made_nor_changed() -> None:
+    target = having(("TYPE", "state"), ("ROUTINE", "touch()"), ("RELATION", "customers"), ("RELATION", "v"))
+    made = select("orders", target=target)
+    assert sorted(made.created) == [4, 5, 6, 7, 8, 9, 31, 32, 33, 34]
+    assert sorted(made.existing) == [1, 2, 3, 30]
+    assert [(key.id, table.id) for key, table in made.references()] == [(33, 3)]
+    assert left(made)["view public.v"] == "views do not come with chosen tables; the target has it"
+
+
+def test_a_child_of_a_table_of_the_target_inherits_from_that() -> None:
+    assert sorted(select("child").created) == [15, 16]
+    made = select("child", target=having(("RELATION", "parent")))
+    assert sorted(made.created) == [16]
+    assert [(child.id, parent.id) for child, parent in made.inherited()] == [(16, 15)]
