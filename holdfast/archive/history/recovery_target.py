@@ -63,7 +63,7 @@ class RecoveryTarget:
     """The block that records where sequences stood, never earlier than at the position, if there is one."""
     approximate: str = ""  # why the schema may differ from that of the position; "" where it does not
     lost: tuple[str, ...] = ()
-    """What was certainly there, and has no place in the schema that is taken, though it has in the other one."""
+    """Objects that certainly existed, and have a place in the other schema only, not in the one that is taken."""
     passed: tuple[PassingTable, ...] = ()
     """Tables that may have been there, and were made and dropped between two backups."""
     log_only: tuple[str, ...] = ()  # those of these that are restored, by the log alone
@@ -72,7 +72,7 @@ class RecoveryTarget:
     # when; None where that is known
     doubt: tuple[Placed, Placed] | None = None
     touches: Touches | None = None
-    """What was touched between these two, and where; None where it is not known of each change."""
+    """Objects changed between these two, with the positions; None if the position of a change is unknown."""
     unfit: Mapping[int, str] = field(default_factory=dict)
     """Tables, by oid, with rows that do not fit the later of these two, which is that of the position."""
     sequences_before: Placed | None = None

@@ -38,7 +38,7 @@ class PointPlan:
 
     point: RestorePoint
     why: tuple[str, ...]
-    """What keeps it; empty where nothing does. It may stay all the same, since its blocks are needed."""
+    """Rules and holds that keep it; without any it may still stay, since its blocks are needed."""
     stays: bool
 
     def to_dict(self) -> dict[str, Any]:

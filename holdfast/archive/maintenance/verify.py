@@ -105,7 +105,7 @@ class Verification:
     since: datetime | None = None
     """Every file of the archive was read after it, or made after it; None where not all is known."""
     locks: Extended | None = None
-    """What became of object locks; None where there are to be none, or nothing was to be written."""
+    """Result for object locks; None if the store has none, or nothing was to be written."""
 
     def describe(self) -> dict[str, Any]:
         return {

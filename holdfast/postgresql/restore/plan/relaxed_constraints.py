@@ -88,7 +88,7 @@ order by depth desc limit 1
 
 _USES = """exists (select from pg_catalog.pg_depend d where d.classid = {catalog}::regclass and d.objid = {oid}
   and d.refclassid in ('pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass))"""
-"""Whether something uses other functions or operators than PostgreSQL's, of which it keeps no account."""
+"""Test for functions or operators that are not PostgreSQL's own, which keeps no account of those."""
 
 _ASKING = f"""
 {_ABOVE} select c.conname::text from own join pg_catalog.pg_constraint c on c.conrelid = relation and c.contype = 'c'

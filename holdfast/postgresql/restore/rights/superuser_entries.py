@@ -60,7 +60,7 @@ _KINDS = {
     *(*_SAFE, *_NATIVE, *ROUTINES),
     *("AGGREGATE", "OPERATOR CLASS", "PUBLICATION", "PUBLICATION TABLES IN SCHEMA", "SCHEMA", "SHELL TYPE", "TYPE"),
 }
-"""What a superuser may create or give to an owner; `ALTER … OWNER TO` takes no list of actions for these."""
+"""Kinds that a superuser may create or give to an owner; `ALTER … OWNER TO` takes no list of actions for them."""
 
 _ALTERED = ("DEFAULT ACL", "EVENT TRIGGER", "PUBLICATION", "PUBLICATION TABLES IN SCHEMA")
 """Those that are altered in other ways, too."""
