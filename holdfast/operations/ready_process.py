@@ -44,7 +44,7 @@ def begin(application: str) -> None:
         start_new_session=True,
     )
     _ready[application] = process
-    atexit.register(_end, process)
+    atexit.register(discard)
 
 
 def take(
@@ -60,7 +60,6 @@ def take(
     process = _ready.pop(application, None)
     if process is None or process.stdin is None:
         return None
-    atexit.unregister(_end)
     job = {"arguments": list(arguments), "environment": dict(environment), "log": str(log)}
     try:
         with process.stdin as given:
@@ -72,7 +71,7 @@ def take(
 
 
 def discard() -> None:
-    """End all processes that are ready: their jobs go to Spark."""
+    """End all processes that are ready: their jobs go to Spark, or the command has none."""
     while _ready:
         _end(_ready.popitem()[1])
 
